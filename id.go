@@ -89,13 +89,13 @@ type (
 	PoolID       = ShardID[poolKind]
 	SessionID    = ShardID[sessionKind]
 	MailID       = ShardID[mailKind]
+	DeviceID     = ShardID[deviceKind]
 )
 
 // Ids issued by the directory.
 type (
 	AccountID  = DirectoryID[accountKind]
 	TenantID   = DirectoryID[tenantKind]
-	DeviceID   = DirectoryID[deviceKind]
 	OperatorID = DirectoryID[operatorKind]
 )
 
@@ -194,8 +194,8 @@ func NewAccountID() AccountID { return NewDirectoryID[accountKind]() }
 // NewTenantID issues a tenant id.
 func NewTenantID() TenantID { return NewDirectoryID[tenantKind]() }
 
-// NewDeviceID issues a device id.
-func NewDeviceID() DeviceID { return NewDirectoryID[deviceKind]() }
+// NewDeviceID issues the id of a gate or machine that serves the event.
+func NewDeviceID(e EventID) DeviceID { return NewShardID[deviceKind](e) }
 
 // NewOperatorID issues an operator id.
 func NewOperatorID() OperatorID { return NewDirectoryID[operatorKind]() }

@@ -1,0 +1,109 @@
+package ledger
+
+import (
+	"usher"
+)
+
+// PlaceHold asks for one to usher.PlacesMax distinct seats, all or nothing.
+//
+// Refusals: CodeSeatUnknown, CodeSeatsUnavailable (Error.Seats names the taken
+// ones), CodeLimitExceeded, CodeSaleNotOpen, CodeSaleClosed, CodeEventCancelled,
+// CodeAccountBlocked, CodeSessionEnded, CodeIdempotencyKeyReused.
+type PlaceHold struct {
+	Event   usher.EventID
+	Account usher.AccountID
+	// Session is the live shopper session; zero where the event's rules do not
+	// require admission.
+	Session usher.SessionID
+	Seats   []usher.SeatID
+	// Key is the caller's idempotency key, scoped to event, account and operation.
+	Key string
+}
+
+// ReleaseHold gives a hold's seats back before its deadline. Only the account
+// that placed it may release it; releasing a hold that has ended already
+// returns it unchanged.
+//
+// Refusals: CodeNotFound (also for somebody else's hold), CodeHoldPaymentPending,
+// CodeHoldEnded (it was confirmed).
+type ReleaseHold struct {
+	Hold    usher.HoldID
+	Account usher.AccountID
+}
+
+// BeginPayment turns a live hold into an order with an authorization to run:
+// seats pending, hold PAYMENT_PENDING with one bounded grace. A hold has one
+// order; while that order is being paid for, or is paid, a checkout with any
+// key returns it. After a definite decline it starts a new attempt on it.
+//
+// Refusals: CodeNotFound, CodeHoldExpired, CodeHoldEnded, CodeTooLateToPay,
+// CodePendingLimit, CodeLimitExceeded, CodeSaleClosed, CodeEventCancelled,
+// CodeAccountBlocked, CodeSessionEnded, CodeIdempotencyKeyReused.
+type BeginPayment struct {
+	Hold    usher.HoldID
+	Account usher.AccountID
+	// Provider is the adapter's name, stored on the operation.
+	Provider string
+	// MethodToken is the provider's token of the buyer's payment method.
+	MethodToken string
+	Key         string
+}
+
+// ConfirmOrder sells an authorized order: seats sold, order confirmed, capture
+// operation written, in one commit. When the order can no longer be confirmed
+// (see docs/rules.md) the same commit closes the door: the order moves to
+// voiding, the void operation is written, and the reason is the error.
+//
+// Refusals that void: CodePaymentMismatch, CodeLimitExceeded, CodeEventCancelled,
+// CodeAccountBlocked. Refusals that change nothing: CodeNotFound,
+// CodeOrderClosed (the door is closed already), CodeStateConflict.
+type ConfirmOrder struct {
+	Order     usher.OrderID
+	Operation usher.OperationID
+	// Authorized is what the provider says it authorized.
+	Authorized usher.Money
+}
+
+// FailPayment records that an authorization definitely did not happen
+// (declined, or proven absent). Before the hold's deadline its seats go back to
+// held and the order waits for another attempt; past it they are freed.
+//
+// Refusals: CodeNotFound, CodeStateConflict (the order is not waiting for this
+// operation).
+type FailPayment struct {
+	Order     usher.OrderID
+	Operation usher.OperationID
+	// ProviderCode is the provider's reason, for staff; never shown to buyers.
+	ProviderCode string
+}
+
+// VoidOrder closes the door: from its commit on, confirmation is refused and a
+// void operation asks the provider to give the authorization up. The seats stay
+// pending until FinishVoid.
+//
+// Refusals: CodeNotFound, CodeStateConflict (confirmed or ended).
+type VoidOrder struct {
+	Order  usher.OrderID
+	Reason string
+}
+
+// FinishVoid frees the seats of a voiding order once the provider has answered
+// that nothing is, or can still be, authorized.
+//
+// Refusals: CodeNotFound, CodeStateConflict.
+type FinishVoid struct {
+	Order     usher.OrderID
+	Operation usher.OperationID
+}
+
+// SettleCapture records the definite end of a capture. Success marks the order
+// captured, which lets tickets be issued. Failure cancels the order and returns
+// its seats, before any ticket exists, and writes the void operation.
+//
+// Refusals: CodeNotFound, CodeStateConflict.
+type SettleCapture struct {
+	Order        usher.OrderID
+	Operation    usher.OperationID
+	Captured     bool
+	ProviderCode string
+}
