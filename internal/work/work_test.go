@@ -230,7 +230,9 @@ func TestVerdicts(t *testing.T) {
 	}{
 		{"done", work.Done(), "", func(r row) bool { return !r.due && !r.parked && r.lastError == "" }},
 		{"again", work.Again(time.Minute, "not yet"), "",
-			func(r row) bool { return r.due && r.dueIn > 50*time.Second && r.dueIn < 70*time.Second && r.lastError == "not yet" }},
+			func(r row) bool {
+				return r.due && r.dueIn > 50*time.Second && r.dueIn < 70*time.Second && r.lastError == "not yet"
+			}},
 		{"zero verdict runs again", work.Verdict{}, "", func(r row) bool { return r.due && r.dueIn > 0 && r.lastError == "no verdict" }},
 		{"park", work.Park("hopeless"), "", func(r row) bool { return r.parked && r.lastError == "hopeless" }},
 		{"done, but made due again meanwhile", work.Done(), `UPDATE job SET next_at = clock_timestamp() + interval '1 minute'`,
