@@ -111,6 +111,9 @@ type Error struct {
 	RetryAfter time.Duration
 	// Seats names the places that were the reason, if any.
 	Seats []SeatID
+	// Replayed says that this is the stored refusal of an earlier request with the
+	// same idempotency key.
+	Replayed bool
 	// Err is the cause, for logs only.
 	Err error
 }

@@ -64,6 +64,7 @@ type (
 	tenantKind     struct{}
 	deviceKind     struct{}
 	operatorKind   struct{}
+	commandKind    struct{}
 )
 
 func (holdKind) prefix() string       { return "hld_" }
@@ -78,6 +79,7 @@ func (accountKind) prefix() string    { return "acc_" }
 func (tenantKind) prefix() string     { return "tnt_" }
 func (deviceKind) prefix() string     { return "dev_" }
 func (operatorKind) prefix() string   { return "opr_" }
+func (commandKind) prefix() string    { return "cmd_" }
 
 // Ids issued by an event's home shard.
 type (
@@ -90,6 +92,7 @@ type (
 	SessionID    = ShardID[sessionKind]
 	MailID       = ShardID[mailKind]
 	DeviceID     = ShardID[deviceKind]
+	CommandID    = ShardID[commandKind]
 )
 
 // Ids issued by the directory.
@@ -223,6 +226,9 @@ func NewSessionID(e EventID) SessionID { return NewShardID[sessionKind](e) }
 
 // NewMailID issues a mail id of the event.
 func NewMailID(e EventID) MailID { return NewShardID[mailKind](e) }
+
+// NewCommandID issues the id of one changing command of the event's ledger.
+func NewCommandID(e EventID) CommandID { return NewShardID[commandKind](e) }
 
 // idEncoding is lower-case Crockford base32: no i, l, o, u to misread, and its
 // order is the order of the bytes.

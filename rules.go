@@ -20,7 +20,8 @@ const (
 // in flight can slip past.
 type Rules struct {
 	Sale SaleStatus
-	// SaleClosesAt ends new holds and new checkouts, by database time; nil is never.
+	// SaleClosesAt ends new holds, by database time; what is held by then may still
+	// be paid. nil is never.
 	SaleClosesAt *time.Time
 	// AdmissionRequired refuses holds without a live shopper session.
 	AdmissionRequired bool

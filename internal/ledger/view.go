@@ -128,7 +128,7 @@ type Entry struct {
 	Event usher.EventID
 	// Seq is dense per event, in commit order, from 1.
 	Seq       int64
-	Command   [16]byte
+	Command   usher.CommandID
 	Aggregate string
 	Type      EntryType
 	Cause     string

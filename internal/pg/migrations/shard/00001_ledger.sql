@@ -79,6 +79,7 @@ CREATE TABLE hold (
     expires_at      timestamptz NOT NULL,
     grace_until     timestamptz,
     seat_ids        text[]      COLLATE "C" NOT NULL,
+    tier_ids        text[]      COLLATE "C" NOT NULL,
     price_version   integer     NOT NULL,
     amount_minor    bigint      NOT NULL,
     currency        text        NOT NULL,
@@ -175,6 +176,7 @@ CREATE TABLE payment_operation (
 -- One authorization in motion per order, and one of each follow-up that has not failed.
 CREATE UNIQUE INDEX operation_live ON payment_operation (order_id, kind)
     WHERE status IN ('created', 'unknown', 'action_required', 'succeeded');
+CREATE INDEX operation_by_order ON payment_operation (order_id);
 CREATE INDEX operation_reference ON payment_operation (provider_reference) WHERE provider_reference <> '';
 CREATE INDEX operation_due ON payment_operation (next_at) WHERE next_at IS NOT NULL AND parked_at IS NULL;
 

@@ -1,0 +1,235 @@
+package ledger
+
+import (
+	"slices"
+
+	"usher"
+)
+
+// answer is what a command returns to its caller.
+type answer struct {
+	hold    Hold
+	order   Order
+	started bool
+	freed   int
+}
+
+var (
+	errNoHold  = usher.Errorf(usher.CodeNotFound, "no such hold")
+	errNoOrder = usher.Errorf(usher.CodeNotFound, "no such order")
+	errMissed  = &usher.Error{Code: usher.CodeBusy, Message: "somebody else is changing this right now", RetryAfter: retryBusy}
+)
+
+// validate refuses what no state could make right. The seats are sorted in
+// place: order carries no meaning, and rows are locked in seat order.
+func (c *PlaceHold) validate() error {
+	if err := usher.CheckKey("idempotencyKey", c.Key); err != nil {
+		return err
+	}
+	if len(c.Seats) == 0 || len(c.Seats) > usher.PlacesMax {
+		return usher.Errorf(usher.CodeInvalidRequest, "a hold takes 1 to %d seats", usher.PlacesMax)
+	}
+	for _, id := range c.Seats {
+		if err := usher.CheckText("seat id", string(id), 64); err != nil {
+			return err
+		}
+	}
+	c.Seats = slices.Clone(c.Seats)
+	slices.Sort(c.Seats)
+	for i, id := range c.Seats[1:] {
+		if id == c.Seats[i] {
+			return usher.Errorf(usher.CodeInvalidRequest, "seat %q is named twice", string(id))
+		}
+	}
+	return nil
+}
+
+func (c *PlaceHold) digest() []byte {
+	parts := make([]string, len(c.Seats))
+	for i, id := range c.Seats {
+		parts[i] = string(id)
+	}
+	return digest(opHold, parts...)
+}
+
+// decide places the hold or refuses it. Refusals taken under the locks are
+// remembered; what is not about the inventory (admission, not open yet, unknown
+// seat) is no result and may be asked again with the same key.
+func (c *PlaceHold) decide(s *state) (answer, error) {
+	a, sum := s.accounts[c.Account], c.digest()
+	if a == nil {
+		return answer{}, errMissed
+	}
+	if h := s.holdKeys[accountKey{c.Account, c.Key}]; h != nil {
+		return replayHold(s, h, sum)
+	}
+	k := recordKey{c.Account, opHold, c.Key}
+	if r, err := s.replay(k, sum); err != nil {
+		return answer{}, err
+	} else if r != nil {
+		return answer{}, r.refusal()
+	}
+	if err := c.admitted(s, a); err != nil {
+		return answer{}, err
+	}
+	if refusal := c.refused(s, a); refusal != nil {
+		if refusal.Code != usher.CodeSeatUnknown && refusal.Code != usher.CodeBusy {
+			s.remember(k, sum, refusal)
+		}
+		return answer{}, refusal
+	}
+	return answer{hold: s.holdView(c.grant(s, sum))}, nil
+}
+
+// replayHold answers as the first request was answered: the hold as placed.
+func replayHold(s *state, h *hold, digest []byte) (answer, error) {
+	if !slices.Equal(h.digest, digest) {
+		return answer{}, errKeyReused()
+	}
+	v := s.holdView(h)
+	v.Status, v.GraceUntil, v.Order, v.Replayed = usher.HoldHeld, nil, usher.OrderID{}, true
+	return answer{hold: v}, nil
+}
+
+// admitted checks what lets the account into the shop at all.
+func (c *PlaceHold) admitted(s *state, a *account) error {
+	switch s.rules.Sale {
+	case usher.SaleScheduled:
+		return usher.Errorf(usher.CodeSaleNotOpen, "the sale has not opened")
+	case usher.SalePaused:
+		return usher.Errorf(usher.CodeSaleNotOpen, "the sale is paused")
+	}
+	if s.rules.AdmissionRequired && (c.Session.IsZero() || a.session.id != c.Session || !s.now.Before(a.session.expires)) {
+		return usher.Errorf(usher.CodeSessionEnded, "the shopping session has ended")
+	}
+	return nil
+}
+
+// refused returns the reason why the hold cannot be placed, or nil.
+func (c *PlaceHold) refused(s *state, a *account) *usher.Error {
+	closed := s.rules.SaleClosesAt != nil && !s.now.Before(*s.rules.SaleClosesAt)
+	switch {
+	case s.rules.Sale == usher.SaleCancelled:
+		return usher.Errorf(usher.CodeEventCancelled, "the event is cancelled")
+	case s.rules.Sale == usher.SaleClosed || closed:
+		return usher.Errorf(usher.CodeSaleClosed, "the sale has closed")
+	case a.blocked:
+		return usher.Errorf(usher.CodeAccountBlocked, "this account may not buy")
+	}
+	var unknown, taken []usher.SeatID
+	for _, id := range c.Seats {
+		switch st := s.seats[id]; {
+		case st == nil:
+			unknown = append(unknown, id)
+		case !st.takeable(s.now) || s.prices[s.rules.PriceVersion][st.tier].withdrawn:
+			taken = append(taken, id)
+		}
+	}
+	switch {
+	case unknown != nil && s.partial:
+		return errMissed
+	case unknown != nil:
+		e := usher.Errorf(usher.CodeSeatUnknown, "this event has no such seat")
+		e.Seats = unknown
+		return e
+	case a.used(s.now)+len(c.Seats) > s.rules.PurchaseLimit:
+		return usher.Errorf(usher.CodeLimitExceeded, "the limit is %d per account", s.rules.PurchaseLimit)
+	case taken != nil:
+		e := usher.Errorf(usher.CodeSeatsUnavailable, "not all of these seats are available")
+		e.Seats = taken
+		return e
+	}
+	return nil
+}
+
+// grant writes the hold and gives it its seats.
+func (c *PlaceHold) grant(s *state, sum []byte) *hold {
+	expires := s.now.Add(s.rules.HoldTime)
+	id := usher.NewHoldID(s.event)
+	tiers := make([]usher.TierID, len(c.Seats))
+	changes := make([]SeatChange, len(c.Seats))
+	for i, sid := range c.Seats {
+		st := s.seats[sid]
+		tiers[i] = st.tier
+		st.price = s.rules.PriceVersion
+		changes[i] = st.move(usher.SeatHeld, id, &expires, usher.OrderID{})
+	}
+	seats := s.prices.seatsAt(s.rules.PriceVersion, s.rules.Currency, c.Seats, tiers)
+	h := &hold{
+		Hold: Hold{
+			ID: id, Event: s.event, Account: c.Account, Status: usher.HoldHeld, ExpiresAt: expires, Seats: seats,
+			Amount: total(seats, s.rules.Currency), PriceVersion: s.rules.PriceVersion, CreatedAt: s.now,
+		},
+		session: c.Session, key: c.Key, digest: sum, dirty: true,
+	}
+	s.holds[id] = h
+	s.holdKeys[accountKey{c.Account, c.Key}] = h
+	s.accounts[c.Account].live[id] = usage{len(seats), false, expires}
+	s.publish(id.String(), EntryHoldPlaced, "PlaceHold", Payload{Account: c.Account, Hold: id, Seats: changes})
+	return h
+}
+
+// decide releases the hold. A hold that ended by itself is returned as it is:
+// giving back what is gone already is no error.
+func (c *ReleaseHold) decide(s *state) (answer, error) {
+	h := s.holds[c.Hold]
+	switch {
+	case h == nil && s.partial:
+		return answer{}, errMissed
+	case h == nil || h.Account != c.Account:
+		return answer{}, errNoHold
+	case h.Status == usher.HoldPaymentPending:
+		return answer{}, usher.Errorf(usher.CodeHoldPaymentPending, "this hold is being paid for")
+	case h.Status == usher.HoldConfirmed:
+		return answer{}, usher.Errorf(usher.CodeHoldEnded, "this hold was bought")
+	case h.Status != usher.HoldHeld:
+		return answer{hold: s.holdView(h)}, nil
+	case !s.complete(h):
+		return answer{}, errMissed
+	}
+	s.endHold(h, usher.HoldReleased, EntryHoldReleased, "ReleaseHold")
+	return answer{hold: s.holdView(h)}, nil
+}
+
+// expireDue ends every due hold whose rows this group holds; it returns how many.
+func (s *state) expireDue(due []usher.HoldID) int {
+	n := 0
+	for _, id := range due {
+		h := s.holds[id]
+		if h == nil || h.Status != usher.HoldHeld || s.now.Before(h.ExpiresAt) || !s.complete(h) {
+			continue
+		}
+		s.endHold(h, usher.HoldExpired, EntryHoldExpired, "ExpireHolds")
+		n++
+	}
+	return n
+}
+
+// endHold ends a hold that is not being paid for and frees the seats that are
+// still its own; a seat that was taken over meanwhile stays with its new owner.
+func (s *state) endHold(h *hold, to usher.HoldStatus, t EntryType, cause string) {
+	var changes []SeatChange
+	for _, place := range h.Seats {
+		if st := s.seats[place.ID]; st.ownedBy(h.ID, usher.SeatHeld) {
+			changes = append(changes, st.free())
+		}
+	}
+	s.moveHold(h, to)
+	p := Payload{Account: h.Account, Hold: h.ID, Seats: changes}
+	if o := s.ordersBy[h.ID]; o != nil && o.Status == usher.OrderDeclined {
+		s.moveOrder(o, usher.OrderLapsed, cause)
+		o.setLines(lineReleased)
+		p.Order = o.ID
+	}
+	s.publish(h.ID.String(), t, cause, p)
+}
+
+// complete reports whether every seat row of the hold is in this group.
+func (s *state) complete(h *hold) bool {
+	for _, place := range h.Seats {
+		if s.seats[place.ID] == nil {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,341 @@
+package ledger
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"usher"
+)
+
+// load is trip 1: it locks every row of the key set, class by class, then reads
+// what decisions need, the database clock last. skipLocked leaves out rows that
+// somebody else holds and marks the state partial.
+func (l *Ledger) load(ctx context.Context, tx pgx.Tx, event usher.EventID, k *keySet, skipLocked bool) (*state, error) {
+	s := &state{
+		event: event, partial: skipLocked,
+		accounts: map[usher.AccountID]*account{}, seats: map[usher.SeatID]*seat{}, holds: map[usher.HoldID]*hold{},
+		orders: map[usher.OrderID]*order{}, ordersBy: map[usher.HoldID]*order{}, operations: map[usher.OperationID]*operation{},
+		records: map[recordKey]*record{}, holdKeys: map[accountKey]*hold{},
+	}
+	b := &loadBatch{s: s, skipLocked: skipLocked}
+	b.lockRows(k)
+	b.readResults(k)
+	b.readUsage(k)
+	b.Queue(sqlReadLedger, event).QueryRow(s.scanLedger)
+	if err := tx.SendBatch(ctx, &b.Batch).Close(); err != nil {
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil, usher.Errorf(usher.CodeNotFound, "no such event")
+		}
+		return nil, fmt.Errorf("lock and read: %w", err)
+	}
+	prices, err := l.prices.get(ctx, tx, event, s.rulesVersion)
+	if err != nil {
+		return nil, err
+	}
+	s.prices = prices
+	s.priceHolds()
+	return s, nil
+}
+
+// loadBatch queues the statements of trip 1; their rows land in s.
+type loadBatch struct {
+	pgx.Batch
+	s          *state
+	skipLocked bool
+}
+
+func (b *loadBatch) lock(sql string, args ...any) *pgx.QueuedQuery {
+	if b.skipLocked {
+		sql = strings.Replace(sql, "FOR NO KEY UPDATE", "FOR NO KEY UPDATE SKIP LOCKED", 1)
+	}
+	return b.Queue(sql, args...)
+}
+
+func (b *loadBatch) lockRows(k *keySet) {
+	if ids := sortedIDs(k.accounts); len(ids) > 0 {
+		b.Queue(sqlEnsureUsage, b.s.event, ids)
+		b.lock(sqlLockUsage, b.s.event, ids).Query(b.s.scanAccounts)
+	}
+	if len(k.seats) > 0 {
+		b.lock(sqlLockSeats, b.s.event, slices.Sorted(maps.Keys(k.seats))).Query(b.s.scanSeats)
+	}
+	if ids := sortedIDs(k.holds); len(ids) > 0 {
+		b.lock(sqlLockHolds, ids).Query(func(rows pgx.Rows) error {
+			return b.s.scanHolds(rows, func(h *hold) { b.s.holds[h.ID] = h })
+		})
+		b.lock(sqlLockOrders, ids).Query(b.s.scanOrders)
+		b.lock(sqlLockOperations, ids).Query(b.s.scanOperations)
+		b.Queue(sqlReadLines, ids).Query(b.s.scanLines)
+	}
+}
+
+// readResults reads what earlier requests with the same keys were answered.
+func (b *loadBatch) readResults(k *keySet) {
+	if len(k.holdKeys) > 0 {
+		accounts, keys := make([]usher.AccountID, 0, len(k.holdKeys)), make([]string, 0, len(k.holdKeys))
+		for key := range k.holdKeys {
+			accounts, keys = append(accounts, key.account), append(keys, key.key)
+		}
+		b.Queue(sqlReadHoldKeys, b.s.event, accounts, keys).Query(func(rows pgx.Rows) error {
+			return b.s.scanHolds(rows, b.s.addHoldByKey)
+		})
+	}
+	if len(k.records) > 0 {
+		accounts := make([]usher.AccountID, 0, len(k.records))
+		operations, keys := make([]string, 0, len(k.records)), make([]string, 0, len(k.records))
+		for key := range k.records {
+			accounts, operations, keys = append(accounts, key.account), append(operations, key.operation), append(keys, key.key)
+		}
+		b.Queue(sqlReadRecords, b.s.event, accounts, operations, keys).Query(b.s.scanRecords)
+	}
+}
+
+func (b *loadBatch) readUsage(k *keySet) {
+	if ids := sortedIDs(k.accounts); len(ids) > 0 {
+		b.Queue(sqlReadLive, b.s.event, ids).Query(b.s.scanLive)
+		b.Queue(sqlReadSold, b.s.event, ids).Query(b.s.scanSold)
+		b.Queue(sqlReadSessions, b.s.event, ids).Query(b.s.scanSessions)
+	}
+	if k.pending {
+		b.Queue(sqlReadPending, b.s.event).QueryRow(func(row pgx.Row) error { return row.Scan(&b.s.pendingInEvent) })
+	}
+}
+
+// addHoldByKey keeps a hold found by its idempotency key; when the group locked
+// it as well, that row is the one.
+func (s *state) addHoldByKey(h *hold) {
+	if locked := s.holds[h.ID]; locked != nil {
+		h = locked
+	}
+	s.holdKeys[accountKey{h.Account, h.key}] = h
+}
+
+func (s *state) scanAccounts(rows pgx.Rows) error {
+	var id usher.AccountID
+	var blocked bool
+	_, err := pgx.ForEachRow(rows, []any{&id, &blocked}, func() error {
+		s.accounts[id] = &account{blocked: blocked, live: map[usher.HoldID]usage{}}
+		return nil
+	})
+	return err
+}
+
+func (s *state) scanSeats(rows pgx.Rows) error {
+	defer rows.Close()
+	for rows.Next() {
+		st := &seat{}
+		var h *usher.HoldID
+		var o *usher.OrderID
+		if err := rows.Scan(&st.id, &st.tier, &st.price, &st.status, &h, &st.expires, &o, &st.version); err != nil {
+			return fmt.Errorf("scan seat: %w", err)
+		}
+		st.hold, st.order = deref(h), deref(o)
+		s.seats[st.id] = st
+	}
+	return rows.Err()
+}
+
+func (s *state) scanHolds(rows pgx.Rows, add func(*hold)) error {
+	defer rows.Close()
+	for rows.Next() {
+		h, err := scanHold(rows)
+		if err != nil {
+			return err
+		}
+		h.Event = s.event
+		add(h)
+	}
+	return rows.Err()
+}
+
+// scanHold reads the columns that sqlLockHolds lists. Prices are filled in later.
+func scanHold(row pgx.Row) (*hold, error) {
+	h := &hold{}
+	var session *usher.SessionID
+	var ids []usher.SeatID
+	var tiers []usher.TierID
+	err := row.Scan(&h.ID, &h.Account, &session, &h.Status, &h.ExpiresAt, &h.GraceUntil, &ids, &tiers, &h.PriceVersion,
+		&h.Amount.AmountMinor, &h.Amount.Currency, &h.key, &h.digest, &h.CreatedAt, &h.endedAt)
+	if err != nil {
+		return nil, fmt.Errorf("scan hold: %w", err)
+	}
+	h.session = deref(session)
+	for i, id := range ids {
+		h.Seats = append(h.Seats, Seat{ID: id, Tier: tiers[i]})
+	}
+	return h, nil
+}
+
+func (s *state) scanOrders(rows pgx.Rows) error {
+	defer rows.Close()
+	for rows.Next() {
+		o, err := scanOrder(rows)
+		if err != nil {
+			return err
+		}
+		o.Event = s.event
+		s.orders[o.ID], s.ordersBy[o.Hold] = o, o
+	}
+	return rows.Err()
+}
+
+// scanOrder reads the columns that sqlLockOrders lists.
+func scanOrder(row pgx.Row) (*order, error) {
+	o := &order{}
+	var op *usher.OperationID
+	var reason *string
+	err := row.Scan(&o.ID, &o.Hold, &o.Account, &o.Amount.AmountMinor, &o.Amount.Currency, &o.Status, &op, &o.CreatedAt,
+		&o.ConfirmedAt, &o.CapturedAt, &o.ClosedAt, &reason)
+	if err != nil {
+		return nil, fmt.Errorf("scan order: %w", err)
+	}
+	o.operation, o.CloseReason = deref(op), deref(reason)
+	return o, nil
+}
+
+func (s *state) scanOperations(rows pgx.Rows) error {
+	defer rows.Close()
+	for rows.Next() {
+		op, err := scanOperation(rows)
+		if err != nil {
+			return err
+		}
+		op.Event = s.event
+		s.operations[op.ID] = op
+	}
+	return rows.Err()
+}
+
+// scanOperation reads the columns that sqlLockOperations lists.
+func scanOperation(row pgx.Row) (*operation, error) {
+	op := &operation{}
+	err := row.Scan(&op.ID, &op.Order, &op.Kind, &op.Status, &op.Provider, &op.Reference, &op.MethodToken,
+		&op.Amount.AmountMinor, &op.Amount.Currency, &op.Key, &op.ActionURL, &op.ProviderCode, &op.CaptureBefore, &op.SentAt,
+		&op.settledAt, &op.CreatedAt, &op.UpdatedAt, &op.NextAt, &op.Attempts, &op.ParkedAt, &op.LastError)
+	if err != nil {
+		return nil, fmt.Errorf("scan payment operation: %w", err)
+	}
+	op.Event = op.ID.Event()
+	return op, nil
+}
+
+func (s *state) scanLines(rows pgx.Rows) error {
+	var id usher.OrderID
+	var ln line
+	_, err := pgx.ForEachRow(rows, []any{&id, &ln.seat, &ln.tier, &ln.amount, &ln.state}, func() error {
+		if o := s.orders[id]; o != nil {
+			o.lines = append(o.lines, ln)
+		}
+		return nil
+	})
+	return err
+}
+
+func (s *state) scanRecords(rows pgx.Rows) error {
+	defer rows.Close()
+	for rows.Next() {
+		var k recordKey
+		var raw []byte
+		r := &record{}
+		if err := rows.Scan(&k.account, &k.operation, &k.key, &r.digest, &raw, &r.expires); err != nil {
+			return fmt.Errorf("scan idempotency record: %w", err)
+		}
+		if err := json.Unmarshal(raw, &r.result); err != nil {
+			return fmt.Errorf("read idempotency record: %w", err)
+		}
+		s.records[k] = r
+	}
+	return rows.Err()
+}
+
+func (s *state) scanLive(rows pgx.Rows) error {
+	var id usher.AccountID
+	var h usher.HoldID
+	var status usher.HoldStatus
+	var u usage
+	_, err := pgx.ForEachRow(rows, []any{&id, &h, &status, &u.expires, &u.places}, func() error {
+		u.pending = status == usher.HoldPaymentPending
+		if a := s.accounts[id]; a != nil {
+			a.live[h] = u
+		}
+		return nil
+	})
+	return err
+}
+
+func (s *state) scanSold(rows pgx.Rows) error {
+	var id usher.AccountID
+	var n int
+	_, err := pgx.ForEachRow(rows, []any{&id, &n}, func() error {
+		if a := s.accounts[id]; a != nil {
+			a.sold = n
+		}
+		return nil
+	})
+	return err
+}
+
+func (s *state) scanSessions(rows pgx.Rows) error {
+	var id usher.AccountID
+	var ses session
+	_, err := pgx.ForEachRow(rows, []any{&id, &ses.id, &ses.expires}, func() error {
+		if a := s.accounts[id]; a != nil {
+			a.session = ses
+		}
+		return nil
+	})
+	return err
+}
+
+func (s *state) scanLedger(row pgx.Row) error {
+	var err error
+	s.epoch, s.rulesVersion, s.rules, s.now, err = scanLedger(row)
+	return err
+}
+
+// scanLedger reads the columns that sqlReadLedger lists.
+func scanLedger(row pgx.Row) (epoch, version int64, r usher.Rules, now time.Time, err error) {
+	var holdS, graceS, marginS int
+	err = row.Scan(&epoch, &version, &r.Sale, &r.SaleClosesAt, &r.AdmissionRequired, &r.PurchaseLimit, &holdS, &graceS, &marginS,
+		&r.PendingPerAccountMax, &r.PendingPerEventMax, &r.PriceVersion, &r.Currency, &now)
+	r.HoldTime, r.Grace, r.PayMargin = time.Duration(holdS)*time.Second, time.Duration(graceS)*time.Second, time.Duration(marginS)*time.Second
+	return epoch, version, r, now, err
+}
+
+// priceHolds fills in the prices of every hold read, at the hold's own version,
+// and gives orders their seats.
+func (s *state) priceHolds() {
+	price := func(h *hold) {
+		for i := range h.Seats {
+			h.Seats[i].Price = usher.Money{
+				AmountMinor: s.prices[h.PriceVersion][h.Seats[i].Tier].amount, Currency: h.Amount.Currency,
+			}
+		}
+	}
+	for _, h := range s.holds {
+		price(h)
+	}
+	for _, h := range s.holdKeys {
+		price(h)
+	}
+	for _, o := range s.orders {
+		if h := s.holds[o.Hold]; h != nil {
+			o.Seats = h.Seats
+		}
+	}
+}
+
+func deref[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}

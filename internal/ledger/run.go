@@ -1,0 +1,223 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"usher"
+	"usher/internal/fault"
+	"usher/internal/pg"
+)
+
+const (
+	groupMax       = 512
+	waitingMax     = 4096
+	dueMax         = 256
+	retryBusy      = time.Second
+	groupTimeout   = 20 * time.Second
+	unknownCap     = 30 * time.Second
+	staleRunsMax   = 5
+	abortedRunsMax = 3
+)
+
+// command is one of the command types of this package.
+type command interface {
+	// resolve names the holds and orders whose immutable columns are needed first.
+	resolve(*keySet)
+	// lock names the rows to lock and read.
+	lock(*keySet, *resolved)
+	// decide is pure: state in, changes in state and an answer out.
+	decide(*state) (answer, error)
+}
+
+type item = pg.Item[command, answer]
+
+// runGroup takes one group of an event through its trips until every command
+// has an answer: done, refused, busy, or unknown. It never leaves one waiting.
+func (l *Ledger) runGroup(ctx context.Context, event usher.EventID, items []*item) {
+	ctx, cancel := context.WithTimeout(ctx, unknownCap)
+	defer cancel()
+	start := time.Now()
+	l.metrics.groupSize.Observe(float64(len(items)))
+	defer func() { l.metrics.groupSeconds.Observe(time.Since(start).Seconds()) }()
+	pool, err := l.homes.Shard(ctx, event)
+	if err != nil {
+		finishAll(items, err)
+		return
+	}
+	l.runUntilSettled(ctx, pool, event, items)
+}
+
+// runUntilSettled runs the group again where that is safe and may help: after a
+// deadlock or serialization failure, with skipped locks after a lock timeout,
+// under fresh rules when the writer was stale, and on a new connection after an
+// unknown COMMIT, where the locks wait for the zombie and the keys replay.
+func (l *Ledger) runUntilSettled(ctx context.Context, pool *pgxpool.Pool, event usher.EventID, items []*item) {
+	var aborted, stale int
+	var skipLocked bool
+	for {
+		err := l.runOnce(ctx, pool, event, items, skipLocked)
+		switch {
+		case err == nil:
+			return
+		case errors.Is(err, errStale) && stale < staleRunsMax:
+			stale++
+			l.metrics.reruns.WithLabelValues("stale").Inc()
+		case pg.IsRetryable(err) && aborted < abortedRunsMax:
+			aborted++
+			l.metrics.reruns.WithLabelValues("aborted").Inc()
+			_ = pg.Jitter(ctx, aborted)
+		case pg.IsLockTimeout(err) && !skipLocked:
+			skipLocked = true
+			l.metrics.reruns.WithLabelValues("lock_timeout").Inc()
+		case errors.Is(err, pg.ErrCommitUnknown) && ctx.Err() == nil:
+			l.metrics.reruns.WithLabelValues("commit_unknown").Inc()
+			_ = pg.Jitter(ctx, 6)
+		case pg.IsData(err) && len(items) > 1:
+			// One command's data is at fault: find it, let the others through.
+			l.log.WarnContext(ctx, "group bisected", "event", event, "size", len(items), "error", err)
+			l.runUntilSettled(ctx, pool, event, items[:len(items)/2])
+			l.runUntilSettled(ctx, pool, event, items[len(items)/2:])
+			return
+		case usher.CodeOf(err) == usher.CodeNotFound:
+			finishAll(items, err)
+			return
+		default:
+			l.log.ErrorContext(ctx, "group failed", "event", event, "size", len(items), "error", err)
+			finishAll(items, pg.Unavailable(fmt.Errorf("run group of %s: %w", event, err)))
+			return
+		}
+	}
+}
+
+func finishAll(items []*item, err error) {
+	for _, it := range items {
+		it.Finish(answer{}, err)
+	}
+}
+
+// errStale says that the fence matched nothing: another epoch or other rules are
+// in force, and this group changed nothing.
+var errStale = errors.New("epoch or rules changed")
+
+// runOnce is one transaction. Nothing is durable before Commit returns; answers
+// leave only after it did.
+func (l *Ledger) runOnce(ctx context.Context, pool *pgxpool.Pool, event usher.EventID, items []*item, skipLocked bool) error {
+	ctx, cancel := context.WithTimeout(ctx, groupTimeout)
+	defer cancel()
+	tx, err := pool.Begin(ctx)
+	if err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	defer pg.Rollback(ctx, tx)
+	keys, err := readKeys(ctx, tx, event, items)
+	if err != nil {
+		return err
+	}
+	s, err := l.load(ctx, tx, event, keys, skipLocked)
+	if err != nil {
+		return err
+	}
+	if err := l.checkEpoch(event, s.epoch); err != nil {
+		finishAll(items, err)
+		return nil
+	}
+	freed := s.expireDue(keys.due)
+	answers := make([]answer, len(items))
+	errs := make([]error, len(items))
+	for i, it := range items {
+		answers[i], errs[i] = it.Cmd.decide(s)
+		answers[i].freed = freed
+	}
+	if err := fault.Point(ctx, "ledger.before_write"); err != nil {
+		return err
+	}
+	if err := s.write(ctx, tx); err != nil {
+		return err
+	}
+	if err := pg.Commit(ctx, tx); err != nil {
+		return err
+	}
+	if err := fault.Point(ctx, "ledger.after_commit"); err != nil {
+		return fmt.Errorf("%w (%w)", pg.ErrCommitUnknown, err)
+	}
+	if len(s.entries) > 0 {
+		l.watchers.wake(event)
+	}
+	for i, it := range items {
+		l.metrics.decided(it.Cmd, errs[i])
+		it.Finish(answers[i], errs[i])
+	}
+	l.metrics.expired.Add(float64(freed))
+	return nil
+}
+
+// checkEpoch refuses a database whose epoch is older than one this process has
+// seen: it is a demoted primary.
+func (l *Ledger) checkEpoch(event usher.EventID, epoch int64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if epoch < l.epochs[event] {
+		return &usher.Error{Code: usher.CodeUnavailable, Message: "temporarily unavailable", RetryAfter: retryBusy,
+			Err: fmt.Errorf("database of %s has epoch %d, %d was seen", event, epoch, l.epochs[event])}
+	}
+	l.epochs[event] = epoch
+	return nil
+}
+
+// readKeys is trip 0: what is due, and the immutable columns of what the
+// commands name, give the rows to lock.
+func readKeys(ctx context.Context, tx pgx.Tx, event usher.EventID, items []*item) (*keySet, error) {
+	k := newKeySet()
+	for _, it := range items {
+		it.Cmd.resolve(k)
+	}
+	r := &resolved{holds: map[usher.HoldID]resolvedHold{}, orders: map[usher.OrderID]usher.HoldID{}}
+	b := &pgx.Batch{}
+	b.Queue(sqlDueHolds, event, dueMax).Query(func(rows pgx.Rows) error {
+		return eachHold(rows, nil, func(h resolvedHold) {
+			k.due = append(k.due, h.id)
+			r.holds[h.id] = h
+			k.addHold(h)
+		})
+	})
+	if ids := sortedIDs(k.resolveHolds); len(ids) > 0 {
+		b.Queue(sqlResolveHolds, ids).Query(func(rows pgx.Rows) error {
+			return eachHold(rows, nil, func(h resolvedHold) { r.holds[h.id] = h })
+		})
+	}
+	if ids := sortedIDs(k.resolveOrders); len(ids) > 0 {
+		b.Queue(sqlResolveOrders, ids).Query(func(rows pgx.Rows) error {
+			var id usher.OrderID
+			return eachHold(rows, &id, func(h resolvedHold) {
+				r.holds[h.id] = h
+				r.orders[id] = h.id
+			})
+		})
+	}
+	if err := tx.SendBatch(ctx, b).Close(); err != nil {
+		return nil, fmt.Errorf("resolve keys: %w", err)
+	}
+	for _, it := range items {
+		it.Cmd.lock(k, r)
+	}
+	return k, nil
+}
+
+func eachHold(rows pgx.Rows, order *usher.OrderID, add func(resolvedHold)) error {
+	var h resolvedHold
+	dest := []any{&h.id, &h.account, &h.seats}
+	if order != nil {
+		dest = append([]any{order}, dest...)
+	}
+	_, err := pgx.ForEachRow(rows, dest, func() error {
+		add(resolvedHold{h.id, h.account, append([]usher.SeatID(nil), h.seats...)})
+		return nil
+	})
+	return err
+}

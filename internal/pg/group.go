@@ -1,0 +1,186 @@
+package pg
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"usher"
+)
+
+// Group collects commands per key and hands them over together: while one group
+// of a key runs, the next one forms. There is no timer; a lone command runs at
+// once. Keys run independently of each other.
+//
+// Two lanes: First goes to the front of every group and is never refused; Do is
+// bounded and refused when the lane is full.
+type Group[K comparable, C, R any] struct {
+	max, waitingMax int
+	run             func(ctx context.Context, key K, items []*Item[C, R])
+
+	mu    sync.Mutex
+	lanes map[K]*lanes[C, R]
+}
+
+type lanes[C, R any] struct {
+	first, ordinary []*Item[C, R]
+}
+
+// Item is one command in a group. run must finish every item exactly once.
+type Item[C, R any] struct {
+	Cmd C
+
+	ctx     context.Context
+	started atomic.Bool
+	done    chan outcome[R]
+}
+
+type outcome[R any] struct {
+	result R
+	err    error
+}
+
+// Finish answers the caller. It never blocks.
+func (i *Item[C, R]) Finish(r R, err error) {
+	select {
+	case i.done <- outcome[R]{r, err}:
+	default:
+	}
+}
+
+// NewGroup makes a collector whose groups hold at most max commands and whose
+// ordinary lane lets at most waitingMax commands wait per key.
+func NewGroup[K comparable, C, R any](max, waitingMax int, run func(ctx context.Context, key K, items []*Item[C, R])) *Group[K, C, R] {
+	return &Group[K, C, R]{max: max, waitingMax: waitingMax, run: run, lanes: map[K]*lanes[C, R]{}}
+}
+
+// Do puts a command in the ordinary lane and waits for its answer. It fails with
+// CodeUnavailable and a RetryAfter when the lane is full. When ctx ends before
+// the command was taken it is never run and the answer is CodeBusy; once taken,
+// its outcome is CodeUnknown to a caller that does not wait.
+func (g *Group[K, C, R]) Do(ctx context.Context, key K, cmd C) (R, error) {
+	return g.do(ctx, key, cmd, false)
+}
+
+// First puts a command in the lane that goes first and is never refused. It is
+// run even when its caller gives up.
+func (g *Group[K, C, R]) First(ctx context.Context, key K, cmd C) (R, error) {
+	return g.do(ctx, key, cmd, true)
+}
+
+// Waiting returns how many commands of the key wait in both lanes.
+func (g *Group[K, C, R]) Waiting(key K) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if l := g.lanes[key]; l != nil {
+		return len(l.first) + len(l.ordinary)
+	}
+	return 0
+}
+
+func (g *Group[K, C, R]) do(ctx context.Context, key K, cmd C, first bool) (R, error) {
+	it := &Item[C, R]{Cmd: cmd, ctx: ctx, done: make(chan outcome[R], 1)}
+	if !g.enqueue(key, it, first) {
+		var zero R
+		return zero, &usher.Error{Code: usher.CodeUnavailable, Message: "too many requests at once", RetryAfter: time.Second}
+	}
+	select {
+	case o := <-it.done:
+		return o.result, o.err
+	case <-ctx.Done():
+	}
+	var zero R
+	// Whoever sets started first decides: the caller to drop it, or the group to run it.
+	if !first && it.started.CompareAndSwap(false, true) {
+		return zero, &usher.Error{Code: usher.CodeBusy, Message: "not decided in time", RetryAfter: time.Second, Err: ctx.Err()}
+	}
+	select {
+	case o := <-it.done:
+		return o.result, o.err
+	default:
+		return zero, &usher.Error{Code: usher.CodeUnknown, Message: ErrCommitUnknown.Message, Err: ctx.Err()}
+	}
+}
+
+// enqueue adds the item and starts the key's loop when none runs. It reports
+// false when the ordinary lane is full.
+func (g *Group[K, C, R]) enqueue(key K, it *Item[C, R], first bool) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	l := g.lanes[key]
+	if l == nil {
+		l = &lanes[C, R]{}
+		g.lanes[key] = l
+		go g.loop(context.Background(), key)
+	}
+	switch {
+	case first:
+		l.first = append(l.first, it)
+	case len(l.ordinary) >= g.waitingMax:
+		return false
+	default:
+		l.ordinary = append(l.ordinary, it)
+	}
+	return true
+}
+
+// loop runs groups of one key until none is left.
+func (g *Group[K, C, R]) loop(ctx context.Context, key K) {
+	for {
+		items := g.take(key)
+		if items == nil {
+			return
+		}
+		if len(items) > 0 {
+			g.runGuarded(ctx, key, items)
+		}
+	}
+}
+
+// take returns the next group: nil when nothing waits (and the loop ends), empty
+// when everything taken had been given up.
+func (g *Group[K, C, R]) take(key K) []*Item[C, R] {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	l := g.lanes[key]
+	if len(l.first)+len(l.ordinary) == 0 {
+		delete(g.lanes, key)
+		return nil
+	}
+	items := make([]*Item[C, R], 0, min(g.max, len(l.first)+len(l.ordinary)))
+	n := min(g.max, len(l.first))
+	for _, it := range l.first[:n] {
+		it.started.Store(true)
+		items = append(items, it)
+	}
+	l.first = append([]*Item[C, R](nil), l.first[n:]...)
+	n = 0
+	for ; n < len(l.ordinary) && len(items) < g.max; n++ {
+		if it := l.ordinary[n]; it.ctx.Err() == nil && it.started.CompareAndSwap(false, true) {
+			items = append(items, it)
+		}
+	}
+	l.ordinary = append([]*Item[C, R](nil), l.ordinary[n:]...)
+	return items
+}
+
+// runGuarded turns a panic of one group into internal errors for its commands:
+// a programming error met by one command must not end every other event's loop.
+func (g *Group[K, C, R]) runGuarded(ctx context.Context, key K, items []*Item[C, R]) {
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		slog.ErrorContext(ctx, "group panicked", "key", key, "panic", p, "stack", string(debug.Stack()))
+		var zero R
+		for _, it := range items {
+			it.Finish(zero, fmt.Errorf("group panicked: %v", p))
+		}
+	}()
+	g.run(ctx, key, items)
+}
