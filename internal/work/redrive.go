@@ -14,7 +14,7 @@ import (
 const sqlRedrive = `
 UPDATE {table}
 SET parked_at = NULL, next_at = clock_timestamp(), attempts = 0
-WHERE {key} = $1 AND parked_at IS NOT NULL AND {only}`
+WHERE {key} = $1 AND parked_at IS NOT NULL AND next_at IS NOT NULL AND {only}`
 
 // Redrive makes a parked row due at once and counts its attempts anew. It fails
 // with CodeNotFound when there is no such parked row, and with CodeUnavailable.

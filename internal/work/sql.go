@@ -171,7 +171,7 @@ func (q *queue) finish(ctx context.Context, l lease, v Verdict) error {
 const statsMax = 10_000
 
 const sqlStats = `
-SELECT d.due, d.oldest, (SELECT count(*) FROM {table} WHERE parked_at IS NOT NULL AND {only})
+SELECT d.due, d.oldest, (SELECT count(*) FROM {table} WHERE parked_at IS NOT NULL AND next_at IS NOT NULL AND {only})
 FROM (
     SELECT count(*) AS due, COALESCE(EXTRACT(EPOCH FROM clock_timestamp() - min(next_at)), 0)::float8 AS oldest
     FROM (
@@ -203,11 +203,12 @@ type ParkedJob struct {
 
 const sqlParked = `
 SELECT {key}, attempts, last_error, parked_at FROM {table}
-WHERE parked_at IS NOT NULL AND {only}
+WHERE parked_at IS NOT NULL AND next_at IS NOT NULL AND {only}
 ORDER BY parked_at, {key} LIMIT $1`
 
-// Parked lists parked rows, the longest parked first. It fails with
-// CodeUnavailable.
+// Parked lists parked rows, the longest parked first. A row that its owner
+// settled after it was parked has nothing to do any more and is not listed. It
+// fails with CodeUnavailable.
 func Parked(ctx context.Context, pool *pgxpool.Pool, t Table, limit int) ([]ParkedJob, error) {
 	rows, err := pool.Query(ctx, t.fill(sqlParked), limit)
 	if err != nil {

@@ -442,6 +442,8 @@ func TestParkedAndRedrive(t *testing.T) {
 	b.insert(t, 1, 3, -time.Second)
 	b.exec(t, `UPDATE job SET parked_at = clock_timestamp() - interval '1 s' * $2, attempts = 9, last_error = 'bad' WHERE job_id = $1`, id(1), 1)
 	b.exec(t, `UPDATE job SET parked_at = clock_timestamp() - interval '1 s' * $2, attempts = 9, last_error = 'bad' WHERE job_id = $1`, id(2), 2)
+	b.insert(t, 4, 1, 0)
+	b.exec(t, `UPDATE job SET parked_at = clock_timestamp(), next_at = NULL WHERE job_id = $1`, id(4)) // settled by its owner
 	got, err := work.Parked(t.Context(), b.pool, jobTable, 10)
 	if err != nil || len(got) != 2 || number(got[0].ID) != 2 || number(got[1].ID) != 1 || got[0].LastError != "bad" || got[0].Attempts != 9 || got[0].ParkedAt.IsZero() {
 		t.Fatalf("Parked = %+v, %v", got, err)
@@ -452,7 +454,7 @@ func TestParkedAndRedrive(t *testing.T) {
 	if r := b.row(t, 1); r.parked || !r.due || r.dueIn > 0 || r.attempts != 0 {
 		t.Errorf("redriven row = %+v", r)
 	}
-	for _, n := range []int{1, 3, 99} {
+	for _, n := range []int{1, 3, 4, 99} {
 		if err := work.Redrive(t.Context(), b.pool, jobTable, id(n)); usher.CodeOf(err) != usher.CodeNotFound {
 			t.Errorf("Redrive of row %d, which is not parked = %v", n, err)
 		}
