@@ -310,8 +310,8 @@ func TestAdmissionSession(t *testing.T) {
 	h := newHall(t, 4, func(r *usher.Rules) { r.AdmissionRequired = true })
 	a := usher.NewAccountID()
 	live, ended := usher.NewSessionID(testEvent), usher.NewSessionID(testEvent)
-	insert := `INSERT INTO shopper_session (session_id, event_id, account_id, round, started_at, expires_at, ended_at, end_reason)
-		VALUES ($1, $2, $3, 1, clock_timestamp(), clock_timestamp() + interval '1 minute',
+	insert := `INSERT INTO shopper_session (session_id, event_id, account_id, round, turn, started_at, expires_at, ended_at, end_reason)
+		VALUES ($1, $2, $3, 1, CASE WHEN $4 THEN 1 ELSE 2 END, clock_timestamp(), clock_timestamp() + interval '1 minute',
 			CASE WHEN $4 THEN clock_timestamp() END, CASE WHEN $4 THEN 'left' END)`
 	h.exec(h.pool, insert, ended, testEvent, a, true)
 	h.exec(h.pool, insert, live, testEvent, a, false)
