@@ -14,21 +14,23 @@ import (
 	"usher/internal/sim/paysim/paysimtest"
 )
 
-// bundle is one simulator and an adapter that talks to it over real HTTP.
+// bundle is one simulator and two adapters that talk to it over real HTTP: the
+// hasty one is for calls that are meant to run out of time.
 type bundle struct {
 	*paysimtest.Sim
 	t       *testing.T
 	adapter *stripe.Adapter
+	hasty   *stripe.Adapter
 }
 
-// shortTimeout bounds calls in tests that make the simulator stall.
+// shortTimeout bounds the hasty adapter's calls.
 const shortTimeout = 300 * time.Millisecond
 
-func setup(t *testing.T, timeout time.Duration) *bundle {
+func setup(t *testing.T) *bundle {
 	t.Helper()
 	t.Parallel()
 	sim := paysimtest.Start(t, nil)
-	return &bundle{Sim: sim, t: t, adapter: adapterFor(t, sim.URL, timeout)}
+	return &bundle{Sim: sim, t: t, adapter: adapterFor(t, sim.URL, time.Minute), hasty: adapterFor(t, sim.URL, shortTimeout)}
 }
 
 func adapterFor(t *testing.T, base string, timeout time.Duration) *stripe.Adapter {
@@ -100,7 +102,7 @@ func refundOf(r payment.AuthorizeRequest, money usher.Money) payment.RefundReque
 }
 
 func TestAuthorizeCaptureRefund(t *testing.T) {
-	b := setup(t, 0)
+	b := setup(t)
 	ctx := t.Context()
 	r := b.prepare("pm_card_visa")
 
@@ -136,7 +138,7 @@ func TestAuthorizeCaptureRefund(t *testing.T) {
 }
 
 func TestLookupCarriesWhatPrepareAttached(t *testing.T) {
-	b := setup(t, 0)
+	b := setup(t)
 	r := b.prepare("pm_card_visa")
 	s := b.adapter.Lookup(t.Context(), r.Reference)
 	want := payment.Metadata{OperationID: r.OperationID, OrderID: r.OrderID, EventID: 7}
@@ -153,7 +155,7 @@ func TestLookupCarriesWhatPrepareAttached(t *testing.T) {
 
 // B1: every decline is its own code, the buyer's intent stays usable for a new attempt.
 func TestDeclines(t *testing.T) {
-	b := setup(t, 0)
+	b := setup(t)
 	tests := map[string]string{
 		"pm_card_visa_chargeDeclined":                      "card_declined/generic_decline",
 		"pm_card_visa_chargeDeclinedInsufficientFunds":     "card_declined/insufficient_funds",
@@ -187,7 +189,7 @@ func TestDeclines(t *testing.T) {
 }
 
 func TestDeclineThenAnotherAttemptOfTheSameOrder(t *testing.T) {
-	b := setup(t, 0)
+	b := setup(t)
 	first := b.prepare("pm_card_visa_chargeDeclined")
 	b.want(b.adapter.Authorize(t.Context(), first), payment.Declined, payment.StateDeclined)
 	second := request("pm_card_visa")
@@ -215,7 +217,7 @@ func TestChallenge(t *testing.T) {
 		return r
 	}
 	t.Run("passed, then finished again", func(t *testing.T) {
-		b := setup(t, 0)
+		b := setup(t)
 		r := ask(b, "pm_card_threeDSecure2Required")
 		back := b.Decide(r.Reference, "approve")
 		if !strings.HasPrefix(back, r.ReturnURL) || !strings.Contains(back, "redirect_status=succeeded") {
@@ -237,7 +239,7 @@ func TestChallenge(t *testing.T) {
 		}
 	})
 	t.Run("failed", func(t *testing.T) {
-		b := setup(t, 0)
+		b := setup(t)
 		r := ask(b, "pm_card_authenticationRequired")
 		if back := b.Decide(r.Reference, "fail"); !strings.Contains(back, "redirect_status=failed") {
 			t.Errorf("sent back to %q", back)
@@ -248,7 +250,7 @@ func TestChallenge(t *testing.T) {
 		}
 	})
 	t.Run("passed, then declined by the bank", func(t *testing.T) {
-		b := setup(t, 0)
+		b := setup(t)
 		r := ask(b, "pm_card_threeDSecureRequiredChargeDeclined")
 		b.Decide(r.Reference, "approve")
 		if s := b.adapter.Lookup(t.Context(), r.Reference); s.State != payment.StateDeclined {
@@ -256,7 +258,7 @@ func TestChallenge(t *testing.T) {
 		}
 	})
 	t.Run("abandoned and given up, then finished too late", func(t *testing.T) {
-		b := setup(t, 0)
+		b := setup(t)
 		r := ask(b, "pm_card_threeDSecure2Required")
 		b.want(b.adapter.Void(t.Context(), voidOf(r)), payment.Approved, payment.StateVoided)
 		b.Decide(r.Reference, "approve")
@@ -266,7 +268,7 @@ func TestChallenge(t *testing.T) {
 	})
 	// S4 in the other order: the buyer wins, so the void takes the authorization back.
 	t.Run("finished, then voided", func(t *testing.T) {
-		b := setup(t, 0)
+		b := setup(t)
 		r := ask(b, "pm_card_threeDSecure2Required")
 		b.Decide(r.Reference, "approve")
 		b.want(b.adapter.Void(t.Context(), voidOf(r)), payment.Approved, payment.StateVoided)
@@ -278,7 +280,7 @@ func TestChallenge(t *testing.T) {
 
 // The fence: once voided, a confirmation that is still on its way authorizes nothing.
 func TestVoidOfAnUnconfirmedIntentIsAFence(t *testing.T) {
-	b := setup(t, 0)
+	b := setup(t)
 	r := b.prepare("pm_card_visa")
 	b.want(b.adapter.Void(t.Context(), voidOf(r)), payment.Approved, payment.StateVoided)
 	out := b.adapter.Authorize(t.Context(), r)
@@ -291,7 +293,7 @@ func TestVoidOfAnUnconfirmedIntentIsAFence(t *testing.T) {
 
 // S3 and S8: a step that finds the work done, or undone by others, says so.
 func TestStepsOnAnIntentInAnotherState(t *testing.T) {
-	b := setup(t, 0)
+	b := setup(t)
 	ctx := t.Context()
 	t.Run("capture with a new key after capture counts as done", func(t *testing.T) {
 		r := b.authorized("pm_card_visa")
@@ -350,7 +352,7 @@ func TestStepsOnAnIntentInAnotherState(t *testing.T) {
 
 // S7: the released rest of a partial capture is not a refund.
 func TestPartialCaptureIsNoRefund(t *testing.T) {
-	b := setup(t, 0)
+	b := setup(t)
 	r := b.authorized("pm_card_visa")
 	c := captureOf(r)
 	c.Money.AmountMinor = 100000
@@ -364,7 +366,7 @@ func TestPartialCaptureIsNoRefund(t *testing.T) {
 
 // B4 and S2: the amount and the end of the authorization are the provider's, not what was asked for.
 func TestAnswersAreTheProvidersOwn(t *testing.T) {
-	b := setup(t, 0)
+	b := setup(t)
 	out := b.adapter.Authorize(t.Context(), b.prepare("pm_usher_short_authorization"))
 	b.want(out, payment.Approved, payment.StateAuthorized)
 	if want := (usher.Money{AmountMinor: 239900, Currency: "TWD"}); out.Amount != want {
@@ -383,7 +385,7 @@ func TestAnswersAreTheProvidersOwn(t *testing.T) {
 }
 
 func TestRejected(t *testing.T) {
-	b := setup(t, 0)
+	b := setup(t)
 	ctx := t.Context()
 	good := b.prepare("pm_card_visa")
 	with := func(edit func(*payment.AuthorizeRequest)) payment.AuthorizeRequest {
@@ -420,7 +422,7 @@ func TestRejected(t *testing.T) {
 }
 
 func TestRefundOutcomes(t *testing.T) {
-	b := setup(t, 0)
+	b := setup(t)
 	ctx := t.Context()
 	captured := func(card string) payment.AuthorizeRequest {
 		r := b.authorized(card)
