@@ -40,8 +40,8 @@ const (
 
 	sqlInsertRules = `
 INSERT INTO event_rules (event_id, sale, sale_closes_at, admission_required, purchase_limit, hold_seconds, grace_seconds,
-    pay_margin_seconds, pending_per_account_max, pending_per_event_max, price_version, currency)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`
+    pay_margin_seconds, pending_per_account_max, pending_per_event_max, price_version, currency, purchase_limit_highest)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $5)`
 
 	sqlInsertPrice = `
 INSERT INTO price_version (event_id, price_version, tier_id, name, amount_minor, withdrawn) VALUES ($1, $2, $3, $4, $5, $6)`
@@ -65,7 +65,8 @@ FOR NO KEY UPDATE OF l`
 	sqlUpdateRules = `
 UPDATE event_rules
 SET sale = $2, sale_closes_at = $3, admission_required = $4, purchase_limit = $5, hold_seconds = $6, grace_seconds = $7,
-    pay_margin_seconds = $8, pending_per_account_max = $9, pending_per_event_max = $10, price_version = $11, currency = $12
+    pay_margin_seconds = $8, pending_per_account_max = $9, pending_per_event_max = $10, price_version = $11, currency = $12,
+    purchase_limit_highest = greatest(purchase_limit_highest, $5)
 WHERE event_id = $1`
 
 	sqlBumpRules = `UPDATE event_ledger SET rules_version = rules_version + 1 WHERE event_id = $1`

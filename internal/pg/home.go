@@ -40,6 +40,8 @@ type Config struct {
 	PoolSize int
 	// ApplicationName shows in pg_stat_activity; empty means "usher".
 	ApplicationName string
+
+	readOnly bool
 }
 
 // Homes holds the pools of one process and the cached map from event to shard.
@@ -118,6 +120,23 @@ func (h *Homes) Shards() []Shard {
 	return out
 }
 
+// OpenReadOnly opens pools on the shards alone that cannot write, for the audit:
+// no transaction of theirs changes anything, whatever its statements say, and
+// none lasts longer than a few seconds. Close ends them.
+func OpenReadOnly(ctx context.Context, cfg Config) (*Homes, error) {
+	h := &Homes{shards: map[ShardNumber]*pgxpool.Pool{}, events: map[usher.EventID]ShardNumber{}}
+	cfg.readOnly = true
+	for n, url := range cfg.ShardURLs {
+		p, err := openPool(ctx, cfg, url, SchemaShard)
+		if err != nil {
+			h.Close()
+			return nil, err
+		}
+		h.shards[n] = p
+	}
+	return h, nil
+}
+
 // Shard is one configured home shard.
 type Shard struct {
 	Number ShardNumber
@@ -137,6 +156,16 @@ var sessionParams = map[string]string{
 	"synchronous_commit":                  "on",
 }
 
+// plannerParams take away the plans that look cheap on tables without
+// statistics and read a whole event per group of commands: every hot statement
+// looks its rows up by full key.
+var plannerParams = map[string]string{
+	"enable_seqscan":   "off",
+	"enable_hashjoin":  "off",
+	"enable_mergejoin": "off",
+	"jit":              "off",
+}
+
 func openPool(ctx context.Context, cfg Config, url string, schema Schema) (*pgxpool.Pool, error) {
 	pc, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -152,6 +181,12 @@ func openPool(ctx context.Context, cfg Config, url string, schema Schema) (*pgxp
 	maps.Copy(pc.ConnConfig.RuntimeParams, sessionParams)
 	pc.ConnConfig.RuntimeParams["search_path"] = string(schema)
 	pc.ConnConfig.RuntimeParams["application_name"] = cmpOr(cfg.ApplicationName, "usher")
+	switch {
+	case cfg.readOnly:
+		pc.ConnConfig.RuntimeParams["default_transaction_read_only"] = "on"
+	case schema == SchemaShard:
+		maps.Copy(pc.ConnConfig.RuntimeParams, plannerParams)
+	}
 	// A connection that met a read-only server belongs to a demoted primary: it
 	// would fail for ever, so it is not put back (SQLSTATE 25006).
 	pc.ConnConfig.OnPgError = func(_ *pgconn.PgConn, e *pgconn.PgError) bool {

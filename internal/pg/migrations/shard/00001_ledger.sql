@@ -20,6 +20,9 @@ CREATE TABLE event_rules (
     sale_closes_at          timestamptz,
     admission_required      boolean     NOT NULL,
     purchase_limit          integer     NOT NULL CHECK (purchase_limit > 0),
+    -- The highest limit that was ever in force: what accounts own today was
+    -- allowed under it at the time.
+    purchase_limit_highest  integer     NOT NULL CHECK (purchase_limit_highest >= purchase_limit),
     hold_seconds            integer     NOT NULL CHECK (hold_seconds > 0),
     grace_seconds           integer     NOT NULL CHECK (grace_seconds >= 0),
     pay_margin_seconds      integer     NOT NULL CHECK (pay_margin_seconds >= 0),

@@ -1,0 +1,297 @@
+package audit_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"usher"
+	"usher/internal/audit"
+	"usher/internal/ledger"
+	"usher/internal/pg"
+	"usher/internal/pg/pgtest"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+const event = usher.EventID(3)
+
+// house is an event in which every kind of row exists, and which audits clean.
+type house struct {
+	t    *testing.T
+	url  string
+	l    *ledger.Ledger
+	pool *pgxpool.Pool
+	ro   *pg.Homes
+}
+
+func newHouse(t *testing.T) *house {
+	t.Helper()
+	h := &house{t: t, url: pgtest.Database(t)}
+	cfg := pg.Config{DirectoryURL: h.url, RoomURL: h.url, ShardURLs: map[pg.ShardNumber]string{1: h.url}}
+	homes, err := pg.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(homes.Close)
+	if h.ro, err = pg.OpenReadOnly(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(h.ro.Close)
+	if _, err := homes.Directory.Exec(t.Context(), `INSERT INTO event_home (event_id, shard) VALUES ($1, 1)`, event); err != nil {
+		t.Fatal(err)
+	}
+	h.l = ledger.New(homes, ledger.WithLog(slog.New(slog.DiscardHandler)))
+	if h.pool, err = homes.Shard(t.Context(), event); err != nil {
+		t.Fatal(err)
+	}
+	h.fill()
+	return h
+}
+
+// fill sells, holds, declines, voids, lapses, cancels and releases something.
+func (h *house) fill() {
+	h.t.Helper()
+	rules := usher.DefaultRules("TWD")
+	rules.Sale, rules.AdmissionRequired = usher.SaleOpen, false
+	setup := ledger.Setup{Event: event, Rules: rules, Tiers: []ledger.Tier{{ID: "g", Name: "G", Price: usher.Money{AmountMinor: 10000, Currency: "TWD"}}}}
+	for i := range 40 {
+		setup.Seats = append(setup.Seats, ledger.SeatSetup{ID: usher.SeatID(fmt.Sprintf("S%02d", i)), Tier: "g"})
+	}
+	h.must(h.l.SetUp(h.t.Context(), setup))
+	h.place("S00", "S01") // stays held
+	h.begin(h.place("S02", "S03"))
+	for _, seat := range []usher.SeatID{"S04", "S06"} {
+		o := h.confirm(h.begin(h.place(seat)))
+		_, err := h.l.SettleCapture(h.t.Context(), ledger.SettleCapture{Order: o.ID, Operation: o.Capture.ID, Captured: true})
+		h.must(err)
+	}
+	h.confirm(h.begin(h.place("S07", "S08")))
+	o := h.begin(h.place("S10"))
+	_, err := h.l.FailPayment(h.t.Context(), ledger.FailPayment{Order: o.ID, Operation: o.Authorization.ID})
+	h.must(err)
+	o = h.begin(h.place("S11"))
+	_, err = h.l.VoidOrder(h.t.Context(), ledger.VoidOrder{Order: o.ID, Reason: "test"})
+	h.must(err)
+	o = h.begin(h.place("S12"))
+	_, err = h.l.VoidOrder(h.t.Context(), ledger.VoidOrder{Order: o.ID, Reason: "test"})
+	h.must(err)
+	_, err = h.l.FinishVoid(h.t.Context(), ledger.FinishVoid{Order: o.ID, Operation: h.operation(o.ID, "void")})
+	h.must(err)
+	o = h.confirm(h.begin(h.place("S13")))
+	_, err = h.l.SettleCapture(h.t.Context(), ledger.SettleCapture{Order: o.ID, Operation: o.Capture.ID})
+	h.must(err)
+	released := h.place("S14")
+	_, err = h.l.ReleaseHold(h.t.Context(), ledger.ReleaseHold{Hold: released.ID, Account: released.Account})
+	h.must(err)
+	lapsed := h.place("S15", "S16")
+	h.exec(`UPDATE hold SET expires_at = clock_timestamp() - interval '1 second' WHERE hold_id = '` + uuid(lapsed.ID) + `'`)
+	h.exec(`UPDATE seat_inventory SET hold_expires_at = (SELECT expires_at FROM hold h WHERE h.hold_id = seat_inventory.hold_id)
+		WHERE hold_id = '` + uuid(lapsed.ID) + `'`)
+	if _, err := h.l.ExpireHolds(h.t.Context(), event); err != nil {
+		h.t.Fatal(err)
+	}
+	h.issue()
+}
+
+// issue gives captured orders their codes and the issuer its progress; one code is used.
+func (h *house) issue() {
+	h.exec(`INSERT INTO outbox_cursor (reader, event_id, seq) SELECT 'tickets', event_id, seq FROM event_ledger`)
+	h.exec(`INSERT INTO pool (pool_id, event_id, tenant_id, kind, confirm_seconds, created_at)
+		VALUES (gen_random_uuid(), 3, gen_random_uuid(), 'ticket', 60, clock_timestamp())`)
+	h.exec(`INSERT INTO code (ticket_id, pool_id, event_id, code, order_id, seat_id, tier_id, issued_at)
+		SELECT gen_random_uuid(), p.pool_id, 3, 'code-' || l.seat_id, o.order_id, l.seat_id, l.tier_id, clock_timestamp()
+		FROM orders o JOIN order_line l USING (order_id) CROSS JOIN pool p WHERE o.captured_at IS NOT NULL`)
+	h.exec(`INSERT INTO redemption (redemption_id, ticket_id, event_id, device_id, transaction_id, settle, claimed_at, confirm_by, result, settled_at)
+		SELECT gen_random_uuid(), ticket_id, 3, gen_random_uuid(), 't1', 'now', clock_timestamp(), clock_timestamp(), 'admitted', clock_timestamp()
+		FROM code WHERE seat_id = 'S04'`)
+	h.exec(`UPDATE code SET status = 'used', claimed_at = clock_timestamp(), used_at = clock_timestamp(), redemption_id = r.redemption_id
+		FROM redemption r WHERE r.ticket_id = code.ticket_id`)
+}
+
+func uuid[ID ~[16]byte](id ID) string {
+	b := [16]byte(id)
+	return fmt.Sprintf("%x", b[:])
+}
+
+func (h *house) must(err error) {
+	h.t.Helper()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *house) exec(sql string) {
+	h.t.Helper()
+	if _, err := h.pool.Exec(h.t.Context(), sql); err != nil {
+		h.t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func (h *house) operation(o usher.OrderID, kind string) (id usher.OperationID) {
+	h.t.Helper()
+	h.must(h.pool.QueryRow(h.t.Context(), `SELECT operation_id FROM payment_operation WHERE order_id = $1 AND kind = $2`, o, kind).Scan(&id))
+	return id
+}
+
+func (h *house) place(seats ...usher.SeatID) ledger.Hold {
+	h.t.Helper()
+	hold, err := h.l.PlaceHold(h.t.Context(), ledger.PlaceHold{Event: event, Account: usher.NewAccountID(), Seats: seats, Key: "k"})
+	h.must(err)
+	return hold
+}
+
+func (h *house) begin(hold ledger.Hold) ledger.Order {
+	h.t.Helper()
+	o, _, err := h.l.BeginPayment(h.t.Context(), ledger.BeginPayment{Hold: hold.ID, Account: hold.Account, Provider: "test", MethodToken: "pm", Key: "c"})
+	h.must(err)
+	return o
+}
+
+func (h *house) confirm(o ledger.Order) ledger.Order {
+	h.t.Helper()
+	o, err := h.l.ConfirmOrder(h.t.Context(), ledger.ConfirmOrder{Order: o.ID, Operation: o.Authorization.ID, Authorized: o.Amount})
+	h.must(err)
+	return o
+}
+
+func (h *house) audit() *audit.Report {
+	h.t.Helper()
+	r, err := audit.Run(context.Background(), h.ro.Shards())
+	h.must(err)
+	return r
+}
+
+func TestCleanHouse(t *testing.T) {
+	h := newHouse(t)
+	r := h.audit()
+	for _, c := range r.Checks {
+		for _, v := range c.Violations {
+			t.Errorf("%s: %s: %s", c.Check, v.Subject, v.Detail)
+		}
+		if c.Proves == "" {
+			t.Errorf("%s does not say what it proves", c.Check)
+		}
+	}
+	if !r.Clean() || !slices.Equal(r.Events, []usher.EventID{event}) {
+		t.Errorf("report %+v", r)
+	}
+	if none, err := audit.Run(t.Context(), h.ro.Shards(), 99); err != nil || len(none.Events) != 0 {
+		t.Errorf("another event: %+v, %v", none, err)
+	}
+}
+
+// The audit cannot write, whatever its statements say.
+func TestReadOnly(t *testing.T) {
+	h := newHouse(t)
+	_, err := h.ro.Shards()[0].Pool.Exec(t.Context(), `DELETE FROM outbox`)
+	if pg.State(err) != "25006" {
+		t.Errorf("a write through the audit's pool: %v", err)
+	}
+}
+
+// unguarded drops what keeps the schema from letting a violation in at all.
+const unguarded = `
+DROP INDEX order_line_sold, operation_live;
+ALTER TABLE orders DROP CONSTRAINT order_per_hold, DROP CONSTRAINT order_state;
+ALTER TABLE hold DROP CONSTRAINT hold_key, DROP CONSTRAINT hold_state;
+ALTER TABLE seat_inventory DROP CONSTRAINT seat_state;
+ALTER TABLE code DROP CONSTRAINT code_state, DROP CONSTRAINT code_claim;
+ALTER TABLE redemption DROP CONSTRAINT redemption_per_code;
+ALTER TABLE payment_operation DROP CONSTRAINT operation_settled;
+`
+
+// Each invariant has planted violations, and the audit names each. Every one is
+// planted in a transaction of its own that is rolled back afterwards.
+func TestPlantedViolations(t *testing.T) {
+	h := newHouse(t)
+	for _, tc := range []struct{ check, name, plant string }{
+		{"one_sold_order_per_seat", "second sold line", `INSERT INTO order_line SELECT gen_random_uuid(), 1, event_id, account_id, seat_id, tier_id, amount_minor, 'sold'
+			FROM order_line WHERE seat_id = 'S04'`},
+		{"confirmed_order_owns_its_places", "a seat lost", `UPDATE seat_inventory SET status = 'available', hold_id = NULL, order_id = NULL WHERE seat_id = 'S08'`},
+		{"confirmed_order_owns_its_places", "a line lost", `DELETE FROM order_line WHERE seat_id = 'S08'`},
+		{"sold_seat_has_order", "sold to nobody", `UPDATE seat_inventory SET status = 'sold', hold_id = gen_random_uuid(), order_id = gen_random_uuid() WHERE seat_id = 'S30'`},
+		{"sold_seat_has_order", "sold by a voided order", `UPDATE orders SET status = 'voided' WHERE order_id = (SELECT order_id FROM seat_inventory WHERE seat_id = 'S07')`},
+		{"pending_seat_has_order", "order gone", `UPDATE seat_inventory SET order_id = gen_random_uuid() WHERE seat_id = 'S02'`},
+		{"pending_seat_has_order", "hold ended", `UPDATE hold SET status = 'expired' WHERE 'S02' = ANY (seat_ids)`},
+		{"held_seat_has_hold", "hold ended", `UPDATE hold SET status = 'released' WHERE 'S00' = ANY (seat_ids)`},
+		{"held_seat_has_hold", "other deadline", `UPDATE seat_inventory SET hold_expires_at = hold_expires_at + interval '1 second' WHERE seat_id = 'S01'`},
+		{"live_hold_owns_its_seats", "a seat given away", `UPDATE seat_inventory SET status = 'available', hold_id = NULL, hold_expires_at = NULL WHERE seat_id = 'S01'`},
+		{"live_hold_owns_its_seats", "a pending seat given away", `UPDATE seat_inventory SET hold_id = gen_random_uuid() WHERE seat_id = 'S03'`},
+		{"order_matches_hold", "other account", `UPDATE orders SET account_id = gen_random_uuid() WHERE status = 'payment_pending'`},
+		{"order_matches_hold", "hold still held", `UPDATE hold SET status = 'held' WHERE 'S07' = ANY (seat_ids)`},
+		{"order_total", "other total", `UPDATE orders SET amount_minor = 1 WHERE status = 'payment_pending'`},
+		{"order_total", "other price", `UPDATE order_line SET amount_minor = 5000 WHERE seat_id IN ('S07', 'S08')`},
+		{"order_total", "line still sold", `UPDATE order_line SET state = 'sold' WHERE seat_id = 'S13'`},
+		{"outbox_without_holes", "a row gone", `DELETE FROM outbox WHERE seq = 5`},
+		{"outbox_without_holes", "the last gone", `DELETE FROM outbox WHERE seq = (SELECT max(seq) FROM outbox)`},
+		{"outbox_replays_to_seats", "version moved", `UPDATE seat_inventory SET version = version + 1 WHERE seat_id = 'S04'`},
+		{"outbox_replays_to_seats", "blocked by hand", `UPDATE seat_inventory SET status = 'blocked' WHERE seat_id = 'S33'`},
+		{"outbox_replays_to_seats", "owner swapped", `UPDATE seat_inventory SET hold_id = gen_random_uuid() WHERE seat_id = 'S04'`},
+		{"outbox_replays_to_seats", "expiry of another's seat", `UPDATE outbox SET payload = jsonb_set(payload, '{holdId}', '"hld_00000000000000000000000000"') WHERE type = 'hold_expired'`},
+		{"purchase_limit", "limit passed", `UPDATE order_line SET account_id = (SELECT account_id FROM order_line WHERE seat_id = 'S04') WHERE state = 'sold';
+			UPDATE event_rules SET purchase_limit = 2, purchase_limit_highest = 2`},
+		{"one_live_order_per_hold", "second order", `INSERT INTO orders SELECT gen_random_uuid(), hold_id, event_id, account_id, amount_minor, currency, price_version, status,
+			payment_operation_id, created_at, confirmed_at, captured_at, closed_at, close_reason FROM orders WHERE status = 'declined'`},
+		{"one_live_authorization", "second authorization", `INSERT INTO payment_operation (operation_id, order_id, event_id, kind, status, provider, amount_minor, currency,
+			idempotency_key, created_at, updated_at, next_at) SELECT gen_random_uuid(), order_id, event_id, kind, 'unknown', provider, amount_minor, currency, 'x', created_at, updated_at, next_at
+			FROM payment_operation WHERE kind = 'authorize' AND status = 'created'`},
+		{"one_live_authorization", "names none", `UPDATE orders SET payment_operation_id = NULL WHERE status = 'payment_pending'`},
+		{"captured_is_total", "captured less", `UPDATE payment_operation SET amount_minor = 1 WHERE kind = 'capture' AND status = 'succeeded'`},
+		{"captured_is_total", "captured twice", `INSERT INTO payment_operation (operation_id, order_id, event_id, kind, status, provider, amount_minor, currency,
+			idempotency_key, created_at, updated_at, settled_at) SELECT gen_random_uuid(), order_id, event_id, kind, status, provider, amount_minor, currency, 'x', created_at, updated_at, settled_at
+			FROM payment_operation WHERE kind = 'capture' AND status = 'succeeded'`},
+		{"captured_is_total", "marked captured", `UPDATE orders SET captured_at = clock_timestamp() WHERE status = 'confirmed' AND captured_at IS NULL`},
+		{"authorization_settled", "no capture", `DELETE FROM payment_operation WHERE kind = 'capture' AND status = 'created'`},
+		{"authorization_settled", "open on a closed order", `UPDATE payment_operation SET status = 'unknown', settled_at = NULL, next_at = clock_timestamp()
+			WHERE kind = 'authorize' AND order_id = (SELECT order_id FROM orders WHERE status = 'voided')`},
+		{"no_live_money_on_freed_seats", "authorized and voided", `UPDATE payment_operation SET status = 'succeeded'
+			WHERE kind = 'authorize' AND order_id = (SELECT order_id FROM orders WHERE status = 'voided')`},
+		{"no_live_money_on_freed_seats", "void lost", `DELETE FROM payment_operation WHERE kind = 'void' AND order_id = (SELECT order_id FROM orders WHERE status = 'cancelled')`},
+		{"operation_has_work", "forgotten", `UPDATE payment_operation SET next_at = NULL WHERE kind = 'authorize' AND status = 'created'`},
+		{"ticket_per_place", "ticket missing", `DELETE FROM code WHERE seat_id = 'S06'`},
+		{"ticket_per_place", "ticket without order", `INSERT INTO code (ticket_id, pool_id, event_id, code, order_id, seat_id, tier_id, issued_at)
+			SELECT gen_random_uuid(), pool_id, 3, 'extra', gen_random_uuid(), 'S20', 'g', clock_timestamp() FROM pool`},
+		{"ticket_per_place", "ticket for another place", `UPDATE code SET seat_id = 'S21' WHERE seat_id = 'S06'`},
+		{"one_redemption_per_code", "back in unused", `UPDATE code SET status = 'unused', claimed_at = NULL, used_at = NULL WHERE seat_id = 'S04'`},
+		{"one_redemption_per_code", "redeemed twice", `INSERT INTO redemption (redemption_id, ticket_id, event_id, device_id, transaction_id, settle, claimed_at, confirm_by)
+			SELECT gen_random_uuid(), ticket_id, 3, gen_random_uuid(), 't2', 'now', claimed_at, confirm_by FROM redemption`},
+		{"one_redemption_per_code", "used without a claim", `UPDATE code SET status = 'used', used_at = clock_timestamp() WHERE seat_id = 'S06'`},
+		{"one_meaning_per_key", "one key, two holds", `INSERT INTO hold SELECT gen_random_uuid(), event_id, account_id, session_id, status, expires_at, grace_until, seat_ids, tier_ids,
+			price_version, amount_minor, currency, idempotency_key, request_digest, created_at, ended_at FROM hold WHERE status = 'released' LIMIT 1`},
+		{"one_meaning_per_key", "refused and granted", `INSERT INTO idempotency_record SELECT event_id, account_id, 'hold', idempotency_key, '\x00', '{"code":"sale_closed"}', now(), now() + interval '1 day'
+			FROM hold WHERE status = 'held' LIMIT 1`},
+	} {
+		t.Run(tc.check+"/"+tc.name, func(t *testing.T) {
+			tx, err := h.pool.Begin(t.Context())
+			h.must(err)
+			defer pg.Rollback(t.Context(), tx)
+			_, err = tx.Exec(t.Context(), unguarded)
+			h.must(err)
+			_, err = tx.Exec(t.Context(), tc.plant)
+			h.must(err)
+			r, err := audit.RunOn(t.Context(), tx)
+			h.must(err)
+			i := slices.IndexFunc(r.Checks, func(c audit.Result) bool { return c.Check == tc.check })
+			if i < 0 || r.Checks[i].Count == 0 || r.Checks[i].Violations[0].Subject == "" || strings.Contains(r.Checks[i].Violations[0].Detail, "%!") {
+				t.Errorf("%s did not find it: %+v", tc.check, r)
+			}
+		})
+	}
+}
+
+// A check that has no planted violation is no check.
+func TestEveryCheckIsPlanted(t *testing.T) {
+	h := newHouse(t)
+	raw := plantedChecks(t)
+	for _, c := range h.audit().Checks {
+		if !raw[c.Check] {
+			t.Errorf("%s has no planted violation", c.Check)
+		}
+	}
+}

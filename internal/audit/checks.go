@@ -1,0 +1,216 @@
+package audit
+
+// checks lists every invariant, in the order of the specification's section 10.
+// Each has a test that plants a violation of it and sees it named.
+var checks = []check{
+	{"one_sold_order_per_seat", "No seat has more than one sold order line.", query(sqlSoldTwice)},
+	{"confirmed_order_owns_its_places", "A confirmed order owns exactly the places it records, and its hold's places are the same.", query(sqlConfirmedOwns)},
+	{"sold_seat_has_order", "Every sold seat points to one confirmed order that has a sold line for it.", query(sqlSoldSeat)},
+	{"pending_seat_has_order", "Every pending seat points to an order that is being paid for or given up, with the same hold.", query(sqlPendingSeat)},
+	{"held_seat_has_hold", "Every held seat belongs to a hold of its event, names its deadline, and that hold is live or past its deadline.", query(sqlHeldSeat)},
+	{"live_hold_owns_its_seats", "A live hold owns all its seats, in the state that its own state says.", query(sqlLiveHold)},
+	{"order_matches_hold", "An order and its hold agree on event, account, amount and on how far they are.", query(sqlOrderHold)},
+	{"order_total", "An order's total is the sum of its lines, at the prices of its price version, and its hold's amount.", query(sqlOrderTotal)},
+	{"outbox_without_holes", "The outbox is numbered from 1 to the ledger's number without holes.", query(sqlOutboxHoles)},
+	{"outbox_replays_to_seats", "Replaying the outbox gives exactly today's seats; no expiry or release changed anything but its own hold's seats.", replay},
+	{"purchase_limit", "No account holds, pays for and owns more places than the highest limit that was in force.", query(sqlLimit)},
+	{"one_live_order_per_hold", "A hold has one order.", query(sqlOrdersPerHold)},
+	{"one_live_authorization", "An order has at most one authorization in motion or done, and it is the one it names.", query(sqlAuthorizations)},
+	{"captured_is_total", "What was captured is the order's total, once, and only captured or free orders are marked captured.", query(sqlCaptured)},
+	{"authorization_settled", "Each authorization is captured, given up, or pending with a reason.", query(sqlAuthorizationSettled)},
+	{"no_live_money_on_freed_seats", "No order whose seats went back may still hold a live authorization without a void on its way.", query(sqlFreedMoney)},
+	{"operation_has_work", "No payment operation is open without a next look or a place among the parked.", query(sqlIdleOperation)},
+	{"ticket_per_place", "Each captured order that the ticket issuer has passed has exactly one ticket per place, and no ticket lacks its order.", tickets},
+	{"one_redemption_per_code", "A code has one redemption exactly when it was claimed, and none is back in unused.", query(sqlRedemptions)},
+	{"one_meaning_per_key", "A key's stored result is of its own account and event, and a granted checkout names an existing order.", query(sqlKeys)},
+}
+
+const (
+	sqlSoldTwice = `
+SELECT seat_id, format('sold by %s orders: %s', count(*), string_agg(order_id::text, ', '))
+FROM order_line WHERE event_id = $1 AND state = 'sold'
+GROUP BY seat_id HAVING count(*) > 1`
+
+	sqlConfirmedOwns = `
+SELECT o.order_id::text, format('records %s, owns %s, held %s', l.seats, coalesce(s.seats, '{}'), h.seats)
+FROM orders o
+LEFT JOIN LATERAL (
+    SELECT array_agg(seat_id ORDER BY seat_id) AS seats FROM order_line WHERE order_id = o.order_id AND state = 'sold') l ON true
+LEFT JOIN (
+    SELECT order_id, array_agg(seat_id ORDER BY seat_id) AS seats FROM seat_inventory
+    WHERE event_id = $1 AND status = 'sold' GROUP BY order_id) s ON s.order_id = o.order_id
+LEFT JOIN LATERAL (
+    SELECT array_agg(id ORDER BY id) AS seats FROM hold, unnest(seat_ids) id WHERE hold_id = o.hold_id) h ON true
+WHERE o.event_id = $1 AND o.status = 'confirmed'
+    AND (l.seats IS DISTINCT FROM s.seats OR l.seats IS DISTINCT FROM h.seats)`
+
+	sqlSoldSeat = `
+SELECT s.seat_id, format('sold to %s, which is %s', s.order_id, coalesce(o.status, 'missing'))
+FROM seat_inventory s
+LEFT JOIN orders o ON o.order_id = s.order_id
+LEFT JOIN order_line l ON l.order_id = s.order_id AND l.seat_id = s.seat_id AND l.state = 'sold'
+WHERE s.event_id = $1 AND s.status = 'sold'
+    AND (o.status IS DISTINCT FROM 'confirmed' OR l.order_id IS NULL OR o.event_id <> s.event_id OR o.hold_id <> s.hold_id)`
+
+	sqlPendingSeat = `
+SELECT s.seat_id, format('pending for %s, which is %s', s.order_id, coalesce(o.status, 'missing'))
+FROM seat_inventory s
+LEFT JOIN orders o ON o.order_id = s.order_id
+LEFT JOIN hold h ON h.hold_id = s.hold_id
+WHERE s.event_id = $1 AND s.status = 'pending'
+    AND (o.order_id IS NULL OR o.status NOT IN ('payment_pending', 'voiding') OR o.event_id <> s.event_id
+        OR o.hold_id <> s.hold_id OR h.status IS DISTINCT FROM 'payment_pending')`
+
+	sqlHeldSeat = `
+SELECT s.seat_id, format('held by %s, which is %s', s.hold_id, coalesce(h.status, 'missing'))
+FROM seat_inventory s
+LEFT JOIN hold h ON h.hold_id = s.hold_id
+WHERE s.event_id = $1 AND s.status = 'held'
+    AND (h.hold_id IS NULL OR h.status <> 'held' OR h.event_id <> s.event_id OR h.expires_at <> s.hold_expires_at
+        OR NOT s.seat_id = ANY (h.seat_ids))`
+
+	sqlLiveHold = `
+SELECT h.hold_id::text, format('%s, but its seat %s is %s of %s', h.status, id, coalesce(s.status, 'missing'), s.hold_id)
+FROM hold h
+CROSS JOIN LATERAL unnest(h.seat_ids) id
+LEFT JOIN seat_inventory s ON s.event_id = h.event_id AND s.seat_id = id
+WHERE h.event_id = $1
+    AND (h.status = 'payment_pending' OR h.status = 'held' AND h.expires_at > clock_timestamp())
+    AND (s.hold_id IS DISTINCT FROM h.hold_id
+        OR s.status <> CASE h.status WHEN 'held' THEN 'held' ELSE 'pending' END
+        OR s.hold_expires_at IS DISTINCT FROM h.expires_at)`
+
+	sqlOrderHold = `
+SELECT o.order_id::text, format('order %s, hold %s', o.status, coalesce(h.status, 'missing'))
+FROM orders o
+LEFT JOIN hold h ON h.hold_id = o.hold_id
+WHERE o.event_id = $1
+    AND (h.hold_id IS NULL OR h.event_id <> o.event_id OR h.account_id <> o.account_id OR h.amount_minor <> o.amount_minor
+        OR h.currency <> o.currency
+        OR NOT CASE o.status
+            WHEN 'payment_pending' THEN h.status = 'payment_pending'
+            WHEN 'voiding' THEN h.status = 'payment_pending'
+            WHEN 'declined' THEN h.status = 'held'
+            WHEN 'confirmed' THEN h.status = 'confirmed'
+            WHEN 'cancelled' THEN h.status = 'confirmed'
+            WHEN 'voided' THEN h.status = 'released'
+            ELSE h.status IN ('expired', 'released')
+        END)`
+
+	sqlOrderTotal = `
+SELECT o.order_id::text, format('total %s, lines %s', o.amount_minor, l.total)
+FROM orders o
+CROSS JOIN LATERAL (
+    SELECT coalesce(sum(l.amount_minor), 0) AS total, count(*) AS places,
+        count(*) FILTER (WHERE p.amount_minor IS DISTINCT FROM l.amount_minor) AS mispriced,
+        count(*) FILTER (WHERE l.account_id <> o.account_id OR l.event_id <> o.event_id
+            OR l.state <> CASE o.status
+                WHEN 'confirmed' THEN 'sold'
+                WHEN 'cancelled' THEN 'cancelled'
+                WHEN 'voided' THEN 'released'
+                WHEN 'lapsed' THEN 'released'
+                ELSE 'pending'
+            END) AS strange
+    FROM order_line l
+    LEFT JOIN price_version p ON p.event_id = l.event_id AND p.price_version = o.price_version AND p.tier_id = l.tier_id
+    WHERE l.order_id = o.order_id) l
+LEFT JOIN hold h ON h.hold_id = o.hold_id
+WHERE o.event_id = $1
+    AND (l.total <> o.amount_minor OR l.mispriced > 0 OR l.strange > 0 OR l.places IS DISTINCT FROM cardinality(h.seat_ids))`
+
+	sqlOutboxHoles = `
+SELECT l.event_id::text, format('ledger at %s, outbox has %s rows from %s to %s', l.seq, o.n, o.first, o.last)
+FROM event_ledger l
+CROSS JOIN LATERAL (
+    SELECT count(*) AS n, coalesce(min(seq), 1) AS first, coalesce(max(seq), 0) AS last FROM outbox WHERE event_id = l.event_id) o
+WHERE l.event_id = $1 AND (o.n <> l.seq OR o.first <> 1 OR o.last <> l.seq)`
+
+	sqlLimit = `
+SELECT account_id::text, format('%s places, limit %s', sum(places), max(r.purchase_limit_highest))
+FROM (
+    SELECT account_id, cardinality(seat_ids) AS places FROM hold
+    WHERE event_id = $1 AND (status = 'payment_pending' OR status = 'held' AND expires_at > clock_timestamp())
+    UNION ALL
+    SELECT account_id, 1 FROM order_line WHERE event_id = $1 AND state = 'sold') owned
+CROSS JOIN (SELECT purchase_limit_highest FROM event_rules WHERE event_id = $1) r
+GROUP BY account_id
+HAVING sum(places) > max(r.purchase_limit_highest)`
+
+	sqlOrdersPerHold = `
+SELECT hold_id::text, format('%s orders', count(*)) FROM orders WHERE event_id = $1 GROUP BY hold_id HAVING count(*) > 1`
+
+	sqlAuthorizations = `
+SELECT o.order_id::text, format('names %s, has %s', coalesce(o.payment_operation_id::text, 'none'), coalesce(p.ids, 'none'))
+FROM orders o
+CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE status IN ('created', 'unknown', 'action_required', 'succeeded')) AS live,
+        count(*) FILTER (WHERE operation_id = o.payment_operation_id) AS named,
+        count(*) FILTER (WHERE status IN ('created', 'unknown', 'action_required', 'succeeded')
+            AND operation_id IS DISTINCT FROM o.payment_operation_id) AS strays,
+        string_agg(operation_id::text, ', ') AS ids
+    FROM payment_operation WHERE order_id = o.order_id AND kind = 'authorize') p
+WHERE o.event_id = $1
+    AND (p.live > 1 OR p.strays > 0 OR p.named <> CASE WHEN o.payment_operation_id IS NULL THEN 0 ELSE 1 END
+        OR (o.payment_operation_id IS NULL) <> (o.amount_minor = 0))`
+
+	sqlCaptured = `
+SELECT o.order_id::text, format('total %s %s, captured %s times, %s', o.amount_minor, o.currency, c.n, coalesce(c.total, 0))
+FROM orders o
+CROSS JOIN LATERAL (
+    SELECT count(*) AS n, sum(amount_minor) AS total, max(currency) AS currency FROM payment_operation
+    WHERE order_id = o.order_id AND kind = 'capture' AND status IN ('succeeded', 'reversed')) c
+WHERE o.event_id = $1
+    AND (c.n > 1 OR c.n = 1 AND (c.total <> o.amount_minor OR c.currency <> o.currency OR o.captured_at IS NULL)
+        OR o.captured_at IS NOT NULL AND c.n <> CASE WHEN o.amount_minor = 0 THEN 0 ELSE 1 END
+        OR o.captured_at IS NOT NULL AND o.confirmed_at IS NULL)`
+
+	sqlAuthorizationSettled = `
+SELECT a.operation_id::text, format('authorization %s on an order that is %s', a.status, coalesce(o.status, 'missing'))
+FROM payment_operation a
+LEFT JOIN orders o ON o.order_id = a.order_id
+WHERE a.event_id = $1 AND a.kind = 'authorize'
+    AND NOT CASE
+        WHEN o.order_id IS NULL THEN false
+        WHEN a.status IN ('created', 'unknown', 'action_required') THEN o.status IN ('payment_pending', 'voiding')
+        WHEN a.status = 'succeeded' AND o.status = 'confirmed' THEN EXISTS (
+            SELECT 1 FROM payment_operation c WHERE c.order_id = o.order_id AND c.kind = 'capture' AND c.status <> 'failed')
+        WHEN a.status = 'succeeded' THEN EXISTS (
+            SELECT 1 FROM payment_operation v WHERE v.order_id = o.order_id AND v.kind IN ('void', 'refund') AND v.settled_at IS NULL)
+        ELSE true
+    END`
+
+	sqlFreedMoney = `
+SELECT o.order_id::text, format('%s, but its authorization %s is %s', o.status, a.operation_id, a.status)
+FROM orders o
+JOIN payment_operation a ON a.order_id = o.order_id AND a.kind = 'authorize'
+WHERE o.event_id = $1 AND o.status IN ('voided', 'lapsed', 'cancelled')
+    AND a.status IN ('created', 'unknown', 'action_required', 'succeeded')
+    AND NOT (o.status = 'cancelled' AND EXISTS (
+        SELECT 1 FROM payment_operation v WHERE v.order_id = o.order_id AND v.kind IN ('void', 'refund') AND v.settled_at IS NULL))`
+
+	sqlIdleOperation = `
+SELECT operation_id::text, format('%s is %s and nothing will look at it', kind, status)
+FROM payment_operation
+WHERE event_id = $1 AND settled_at IS NULL AND next_at IS NULL AND parked_at IS NULL`
+
+	sqlRedemptions = `
+SELECT coalesce(c.ticket_id, r.ticket_id)::text, format('code %s, redemption %s', coalesce(c.status, 'missing'), coalesce(r.redemption_id::text, 'none'))
+FROM (SELECT ticket_id, status, redemption_id FROM code WHERE event_id = $1) c
+FULL JOIN (
+    SELECT ticket_id, max(redemption_id::text)::uuid AS redemption_id, count(*) AS n FROM redemption WHERE event_id = $1 GROUP BY ticket_id) r
+    ON r.ticket_id = c.ticket_id
+WHERE c.ticket_id IS NULL OR r.n > 1 OR c.redemption_id IS DISTINCT FROM r.redemption_id
+    OR (r.ticket_id IS NOT NULL) <> (c.status IN ('processing', 'used', 'abnormal') OR c.status = 'voided' AND c.redemption_id IS NOT NULL)`
+
+	sqlKeys = `
+SELECT r.idempotency_key, format('%s of %s names %s', r.operation, r.account_id, coalesce(r.result ->> 'orderId', r.result ->> 'code', 'nothing'))
+FROM idempotency_record r
+LEFT JOIN hold h ON r.operation = 'hold' AND h.event_id = r.event_id AND h.account_id = r.account_id AND h.idempotency_key = r.idempotency_key
+WHERE r.event_id = $1
+    AND (h.hold_id IS NOT NULL AND r.expires_at > clock_timestamp()
+        OR (r.result ->> 'orderId' IS NULL) = (r.result ->> 'code' IS NULL)
+        OR r.result ->> 'orderId' IS NOT NULL AND r.operation <> 'checkout')
+UNION ALL
+SELECT idempotency_key, format('%s holds with one key', count(*)) FROM hold
+WHERE event_id = $1 GROUP BY account_id, idempotency_key HAVING count(*) > 1`
+)

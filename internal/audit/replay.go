@@ -1,0 +1,174 @@
+package audit
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"usher"
+)
+
+const (
+	replayBatch = 5000
+
+	// One statement, so seats and number are of one snapshot.
+	sqlSeatsNow = `
+SELECT s.seat_id, s.status, s.version, coalesce(s.hold_id::text, ''), coalesce(s.order_id::text, ''), l.seq
+FROM event_ledger l
+JOIN seat_inventory s ON s.event_id = l.event_id
+WHERE l.event_id = $1`
+
+	sqlOutboxPage = `
+SELECT seq, type, payload FROM outbox WHERE event_id = $1 AND seq > $2 AND seq <= $3 ORDER BY seq LIMIT $4`
+)
+
+// seatPosition is where a seat stands after some entry.
+type seatPosition struct {
+	status  string
+	version int64
+	hold    string
+	order   string
+}
+
+// entry is an outbox row as this package reads it: its own shape, on purpose not
+// the writer's.
+type entry struct {
+	seq     int64
+	kind    string
+	payload struct {
+		Hold  string `json:"holdId"`
+		Seats []struct {
+			Seat    string     `json:"seatId"`
+			From    string     `json:"from"`
+			To      string     `json:"to"`
+			Version int64      `json:"version"`
+			Hold    string     `json:"holdId"`
+			Order   string     `json:"orderId"`
+			Expires *time.Time `json:"expiresAt"`
+		} `json:"seats"`
+	}
+}
+
+// replay plays an event's outbox from the beginning and compares the end with
+// the seats: each step must start where the one before ended, and an expiry or
+// release must free only seats of its own hold.
+func replay(ctx context.Context, pool reader, event usher.EventID) ([]Violation, error) {
+	seats, last, err := readSeats(ctx, pool, event)
+	if err != nil {
+		return nil, err
+	}
+	var out []Violation
+	report := func(subject, format string, args ...any) {
+		out = append(out, Violation{event, subject, fmt.Sprintf(format, args...)})
+	}
+	at := map[string]seatPosition{}
+	for after := int64(0); after < last; {
+		page, err := readPage(ctx, pool, event, after, last)
+		if err != nil {
+			return nil, err
+		}
+		if len(page) == 0 {
+			break // holes at the end are another check's finding
+		}
+		for _, e := range page {
+			e.play(at, report)
+		}
+		after = page[len(page)-1].seq
+	}
+	for id, now := range seats {
+		p, moved := at[id]
+		if !moved && now.status == "blocked" {
+			report(id, "is blocked, no entry says so")
+			continue
+		}
+		if !moved {
+			p.status = "available"
+		}
+		if p != now {
+			report(id, "is %s (version %d, hold %s, order %s), replay says %s (version %d, hold %s, order %s)",
+				now.status, now.version, now.hold, now.order, p.status, p.version, p.hold, p.order)
+		}
+	}
+	for id := range at {
+		if _, ok := seats[id]; !ok {
+			report(id, "is in the outbox, but not in the inventory")
+		}
+	}
+	return out, nil
+}
+
+func (e *entry) play(at map[string]seatPosition, report func(subject, format string, args ...any)) {
+	own := e.kind == "hold_expired" || e.kind == "hold_released"
+	for _, c := range e.payload.Seats {
+		was, moved := at[c.Seat]
+		if !moved {
+			was.status = "available"
+		}
+		if was.status != c.From || was.version+1 != c.Version {
+			report(c.Seat, "entry %d moves it from %s (version %d), it was %s (version %d)", e.seq, c.From, c.Version-1, was.status, was.version)
+		}
+		if own && (was.hold != uuidText(e.payload.Hold) || c.From != "held" || c.To != "available") {
+			report(c.Seat, "entry %d (%s of %s) changed a seat of %s from %s to %s", e.seq, e.kind, e.payload.Hold, was.hold, c.From, c.To)
+		}
+		at[c.Seat] = seatPosition{c.To, c.Version, uuidText(c.Hold), uuidText(c.Order)}
+	}
+}
+
+// uuidText turns an id of the outbox ("hld_...", "ord_...") into the text that
+// PostgreSQL gives the uuid; what cannot be read stays as it is and will not match.
+func uuidText(id string) string {
+	var h usher.HoldID
+	var o usher.OrderID
+	var b [16]byte
+	switch {
+	case id == "":
+		return ""
+	case h.UnmarshalText([]byte(id)) == nil:
+		b = h
+	case o.UnmarshalText([]byte(id)) == nil:
+		b = o
+	default:
+		return id
+	}
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+func readSeats(ctx context.Context, pool reader, event usher.EventID) (map[string]seatPosition, int64, error) {
+	rows, err := pool.Query(ctx, sqlSeatsNow, event)
+	if err != nil {
+		return nil, 0, fmt.Errorf("read seats: %w", err)
+	}
+	seats := map[string]seatPosition{}
+	var id string
+	var p seatPosition
+	var seq int64
+	_, err = pgx.ForEachRow(rows, []any{&id, &p.status, &p.version, &p.hold, &p.order, &seq}, func() error {
+		seats[id] = p
+		return nil
+	})
+	if err != nil {
+		return nil, 0, fmt.Errorf("read seats: %w", err)
+	}
+	return seats, seq, nil
+}
+
+func readPage(ctx context.Context, pool reader, event usher.EventID, after, last int64) ([]*entry, error) {
+	rows, err := pool.Query(ctx, sqlOutboxPage, event, after, last, replayBatch)
+	if err != nil {
+		return nil, fmt.Errorf("read outbox: %w", err)
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (*entry, error) {
+		e := &entry{}
+		var raw []byte
+		if err := row.Scan(&e.seq, &e.kind, &raw); err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal(raw, &e.payload); err != nil {
+			return nil, fmt.Errorf("outbox entry %d: %w", e.seq, err)
+		}
+		return e, nil
+	})
+}

@@ -1,0 +1,60 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"usher"
+)
+
+const (
+	// What the ticket issuer's cursor has passed.
+	sqlIssuedFor = `
+SELECT b.payload ->> 'orderId'
+FROM outbox b
+JOIN outbox_cursor c ON c.reader = 'tickets' AND c.event_id = b.event_id AND c.seq >= b.seq
+WHERE b.event_id = $1 AND b.type = 'order_captured'`
+
+	sqlPlacesAndTickets = `
+SELECT coalesce(o.order_id, t.order_id)::text, o.order_id IS NOT NULL, coalesce(o.seats, '{}'), coalesce(t.seats, '{}')
+FROM (
+    SELECT o.order_id, (SELECT array_agg(id ORDER BY id) FROM unnest(h.seat_ids) id) AS seats
+    FROM orders o JOIN hold h ON h.hold_id = o.hold_id
+    WHERE o.event_id = $1 AND o.captured_at IS NOT NULL) o
+FULL JOIN (
+    SELECT order_id, array_agg(seat_id ORDER BY seat_id) AS seats FROM code WHERE event_id = $1 GROUP BY order_id) t
+    ON t.order_id = o.order_id`
+)
+
+// tickets compares captured orders with their codes. What the issuer has passed
+// is read first: an order among it must have all its tickets in the later read.
+func tickets(ctx context.Context, pool reader, event usher.EventID) ([]Violation, error) {
+	rows, err := pool.Query(ctx, sqlIssuedFor, event)
+	if err != nil {
+		return nil, fmt.Errorf("read the issuer's progress: %w", err)
+	}
+	passed := map[string]bool{}
+	var id string
+	if _, err := pgx.ForEachRow(rows, []any{&id}, func() error { passed[uuidText(id)] = true; return nil }); err != nil {
+		return nil, fmt.Errorf("read the issuer's progress: %w", err)
+	}
+	if rows, err = pool.Query(ctx, sqlPlacesAndTickets, event); err != nil {
+		return nil, fmt.Errorf("read tickets: %w", err)
+	}
+	var out []Violation
+	var captured bool
+	var places, issued []string
+	_, err = pgx.ForEachRow(rows, []any{&id, &captured, &places, &issued}, func() error {
+		if (passed[id] || !captured || len(issued) > 0) && !slices.Equal(places, issued) {
+			out = append(out, Violation{event, id, fmt.Sprintf("captured places %v, tickets for %v", places, issued)})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read tickets: %w", err)
+	}
+	return out, nil
+}
