@@ -2,6 +2,7 @@ package checkout
 
 import (
 	"strconv"
+	"strings"
 	"time"
 
 	"usher"
@@ -165,7 +166,7 @@ func decideAuthorization(v view, e *evidence) step {
 		return startAuthorization(v)
 	case e.call == callPrepare:
 		return reducePrepared(v, *e)
-	case e.call == callVoid:
+	case v.fenced():
 		return reduceFenced(v, *e)
 	}
 	return reduceAuthorization(v, *e)
@@ -243,7 +244,7 @@ func reduceOpen(v view, e evidence) step {
 	switch e.fact {
 	case factActionRequired:
 		if e.actionURL == "" {
-			return step{do: doFence, reason: "challenge_cannot_be_shown"}
+			return v.fence("challenge_cannot_be_shown")
 		}
 		s := v.wait(usher.OperationActionRequired, v.lookAfter(), e)
 		if e.actionURL != v.op.ActionURL {
@@ -257,7 +258,7 @@ func reduceOpen(v view, e evidence) step {
 		case v.sentAge() < resendFor && !v.asked:
 			return step{do: doResend}
 		case v.sentAge() >= max(fenceAfter, v.caps.LookupAuthoritativeAfter) && v.caps.FenceByVoid:
-			return step{do: doFence, reason: "no_confirmation"}
+			return v.fence("no_confirmation")
 		}
 		return v.wait(usher.OperationUnknown, v.lookAfter(), e)
 	case factPending:
@@ -269,15 +270,36 @@ func reduceOpen(v view, e evidence) step {
 	return v.wait(usher.OperationUnknown, v.lookAfter(), e)
 }
 
-// reduceFenced is for the answer to a cancellation within the hold's time.
+// fenceMark begins the provider code of an authorization that is being given up
+// within the hold's time. It is durable before the first cancellation is sent:
+// from then on the operation is never confirmed, since a cancellation that is
+// still on its way would take the authorization back after the sale.
+const fenceMark = "fenced:"
+
+func (v view) fenced() bool { return strings.HasPrefix(v.op.ProviderCode, fenceMark) }
+
+func (v view) fence(reason string) step {
+	return step{do: doFence, reason: reason, learned: ledger.Learned{ProviderCode: fenceMark + reason}}
+}
+
+// reduceFenced is for an authorization that is being given up so that the buyer
+// can try again: it ends failed, whatever it was when the fence went up.
 func reduceFenced(v view, e evidence) step {
 	switch {
-	case e.fact == factClosed:
-		return step{do: doFail, reason: e.code}
-	case e.kind == payment.Unknown || e.kind == payment.NotExecuted:
-		return v.wait(usher.OperationUnknown, v.lookAfter(), e)
+	case e.fact == factClosed || e.fact == factDeclined && e.call != callVoid:
+		return step{do: doFail, reason: v.op.ProviderCode}
+	case e.fact >= factCapturing && e.fact <= factRefunded:
+		// Only a void operation can give taken money back.
+		return step{do: doCloseDoor, reason: "charged_behind_the_fence"}
+	case e.call != callLookup && (v.late() || e.kind != payment.Unknown && e.kind != payment.NotExecuted):
+		return step{do: doLookup}
+	case v.late():
+		return step{do: doCloseDoor, reason: "grace_ended"}
+	case e.call == callLookup && e.fact != factUnknown && !v.asked:
+		return step{do: doFence}
 	}
-	return step{do: doLookup}
+	e.code = ""
+	return v.wait(usher.OperationUnknown, v.lookAfter(), e)
 }
 
 // decideVoid says what to do next for a void: the door is closed, or a capture
