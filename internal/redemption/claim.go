@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"usher"
 	"usher/internal/fault"
@@ -169,9 +170,9 @@ func (s scan) run(ctx context.Context, tx pgx.Tx) (red Redemption, refusal, err 
 }
 
 // sqlClaimCode takes the code if it is unused and nobody else has its row, and
-// writes the redemption, or does nothing at all. It waits for nobody: a locked
-// row is skipped. The scalar subqueries keep every step on a full key, whatever
-// the statistics say.
+// writes the redemption, or does nothing at all. It waits for nobody: a locked row
+// is skipped. The subqueries are scalar, because a join would scan the whole hall
+// on tables that were never analysed.
 const sqlClaimCode = `
 WITH allowed AS (
     SELECT d.device_id, d.settle, p.pool_id, p.confirm_seconds
@@ -181,7 +182,7 @@ WITH allowed AS (
         AND (p.valid_until IS NULL OR clock_timestamp() < p.valid_until)
 ), taken AS (
     UPDATE code SET status = 'processing', redemption_id = $4, claimed_at = clock_timestamp()
-    WHERE status = 'unused' AND ticket_id IN (
+    WHERE status = 'unused' AND ticket_id = (
         SELECT ticket_id FROM code
         WHERE pool_id = (SELECT pool_id FROM allowed) AND code = $2 AND status = 'unused'
             AND NOT EXISTS (SELECT FROM redemption WHERE device_id = $1 AND transaction_id = $3)
@@ -211,7 +212,12 @@ func (s scan) take(ctx context.Context, tx pgx.Tx) (red Redemption, won bool, er
 		return err
 	})
 	if s.Device.Settle == SettleNow {
-		b.Queue(sqlSettleUsed, s.redemption, ResultAdmitted)
+		b.Queue(sqlSettleUsed, s.redemption, ResultAdmitted).Exec(func(tag pgconn.CommandTag) error {
+			if won && tag.RowsAffected() != 1 {
+				return errors.New("the claim's own code was not in processing")
+			}
+			return nil
+		})
 	}
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return Redemption{}, false, fmt.Errorf("take code: %w", err)

@@ -1,7 +1,11 @@
 package redemption
 
 import (
+	"bytes"
 	"fmt"
+	"image"
+	"image/color"
+	"image/png"
 	"strings"
 
 	"rsc.io/qr"
@@ -58,13 +62,28 @@ func QRSVG(code string) []byte {
 	return []byte(b.String())
 }
 
-// QRPNG draws a code's text as QRSVG does, with scale pixels to a module (1 to
-// 32, clamped).
+// QRPNG draws a code's text as QRSVG does, as a PNG picture of two colours with
+// scale pixels to a module (1 to 32, clamped).
 func QRPNG(code string, scale int) []byte {
 	symbol := encodeQR(code)
 	if symbol == nil {
 		return nil
 	}
-	symbol.Scale = min(max(scale, 1), qrScaleMax)
-	return symbol.PNG()
+	scale = min(max(scale, 1), qrScaleMax)
+	side := (symbol.Size + 2*qrQuiet) * scale
+	// Index 0 is white, so the new picture is all quiet zone.
+	img := image.NewPaletted(image.Rect(0, 0, side, side), color.Palette{color.White, color.Black})
+	for y := range side {
+		row := img.Pix[y*img.Stride : y*img.Stride+side]
+		for x := range row {
+			if symbol.Black(x/scale-qrQuiet, y/scale-qrQuiet) {
+				row[x] = 1
+			}
+		}
+	}
+	var b bytes.Buffer
+	if err := png.Encode(&b, img); err != nil {
+		return nil
+	}
+	return b.Bytes()
 }
