@@ -5,22 +5,28 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 )
+
+// orphan is the server that a pid file names, if it is alive at all.
+func orphan(cfg Config, f pidFile) *postmaster {
+	return &postmaster{pid: f.pid, dataDir: cfg.DataDir, socketDir: f.socketDir, patience: cfg.patience}
+}
 
 // adopt deals with the pid file that an earlier usher left. It returns the
 // server when it is alive, answers and has the wanted settings; otherwise nil,
 // and then no server runs on the folder any more and nothing bars a new one.
 func adopt(ctx context.Context, cfg Config, f pidFile) (*postmaster, error) {
-	server := &postmaster{pid: f.pid, dataDir: cfg.DataDir, socketDir: f.socketDir}
+	server := orphan(cfg, f)
 	if !server.running() {
 		cfg.Log.Warn("PostgreSQL ended without a shutdown: recovering", "data", cfg.DataDir)
-		return nil, evict(ctx, cfg.DataDir, f)
+		return nil, evict(ctx, cfg, f)
 	}
 	if f.stopping {
 		cfg.Log.Info("an earlier PostgreSQL is shutting down: waiting for it", "pid", f.pid)
-		return nil, evict(ctx, cfg.DataDir, f)
+		return nil, evict(ctx, cfg, f)
 	}
 	same, err := suits(ctx, cfg, server)
 	if err != nil {
@@ -28,7 +34,7 @@ func adopt(ctx context.Context, cfg Config, f pidFile) (*postmaster, error) {
 	}
 	if !same {
 		cfg.Log.Warn("an earlier PostgreSQL is silent or set up differently: restarting it", "pid", f.pid)
-		return nil, evict(ctx, cfg.DataDir, f)
+		return nil, evict(ctx, cfg, f)
 	}
 	cfg.Log.Info("adopted the PostgreSQL that an earlier usher left running", "pid", f.pid, "data", cfg.DataDir)
 	return server, nil
@@ -37,7 +43,7 @@ func adopt(ctx context.Context, cfg Config, f pidFile) (*postmaster, error) {
 // suits waits for the server to answer and compares its settings. A server that
 // stays silent, or ends meanwhile, does not suit.
 func suits(ctx context.Context, cfg Config, server *postmaster) (bool, error) {
-	wait, cancel := context.WithTimeout(ctx, answerTimeout)
+	wait, cancel := context.WithTimeout(ctx, cfg.patience.answer)
 	defer cancel()
 	err := poll(wait, func() (bool, error) {
 		if server.socketDir == "" {
@@ -46,7 +52,10 @@ func suits(ctx context.Context, cfg Config, server *postmaster) (bool, error) {
 				server.socketDir = f.socketDir
 			}
 		}
-		return !server.running() || server.socketDir != "" && answers(wait, server.socketDir), nil
+		if !server.running() || server.socketDir == "" {
+			return !server.running(), nil
+		}
+		return answers(wait, server.socketDir)
 	})
 	if ctx.Err() != nil {
 		return false, fmt.Errorf("wait for the earlier postgres: %w", ctx.Err())
@@ -72,7 +81,7 @@ func sameSettings(ctx context.Context, conn *pgx.Conn, cfg Config) (bool, error)
 	actual := make(map[string]string)
 	var name, value string
 	if _, err := pgx.ForEachRow(rows, []any{&name, &value}, func() error {
-		actual[name] = value
+		actual[strings.ToLower(name)] = value
 		return nil
 	}); err != nil {
 		return false, fmt.Errorf("read server settings: %w", err)
@@ -81,8 +90,8 @@ func sameSettings(ctx context.Context, conn *pgx.Conn, cfg Config) (bool, error)
 		return false, nil
 	}
 	for name, want := range cfg.settings() {
-		if actual[name] != want {
-			cfg.Log.Info("a server setting differs", "name", name, "have", actual[name], "want", want)
+		if have := actual[strings.ToLower(name)]; have != want {
+			cfg.Log.Info("a server setting differs", "name", name, "have", have, "want", want)
 			return false, nil
 		}
 	}
@@ -93,15 +102,15 @@ func sameSettings(ctx context.Context, conn *pgx.Conn, cfg Config) (bool, error)
 // A pid file whose number now belongs to another program would bar the new
 // server; removing it is safe because the server also tells by its shared
 // memory whether processes of a dead one are still there.
-func evict(ctx context.Context, dataDir string, f pidFile) error {
-	server := &postmaster{pid: f.pid, dataDir: dataDir, socketDir: f.socketDir}
+func evict(ctx context.Context, cfg Config, f pidFile) error {
+	server := orphan(cfg, f)
 	if server.running() {
 		if err := server.stop(ctx); err != nil {
 			return fmt.Errorf("stop the earlier postgres: %w", err)
 		}
 	}
 	dropSocketDir(f.socketDir)
-	if err := os.Remove(pidFileName(dataDir)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := os.Remove(pidFileName(cfg.DataDir)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("remove stale pid file: %w", err)
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"usher"
 )
@@ -31,9 +32,7 @@ const (
 	readyTimeout = 5 * time.Minute
 	// crashedTimeout is how long the processes of a dead server may still hold its memory.
 	crashedTimeout = 15 * time.Second
-	// answerTimeout is how long a live orphan may stay silent before it is stopped.
-	answerTimeout = 30 * time.Second
-	pingTimeout   = 5 * time.Second
+	pingTimeout    = 5 * time.Second
 )
 
 // Start makes the data folder if needed and brings its cluster up. A server that
@@ -190,7 +189,7 @@ func launch(ctx context.Context, cfg Config, who account) (*postmaster, error) {
 		if !server.running() {
 			return false, errExited
 		}
-		return answers(ready, socketDir), nil
+		return answers(ready, socketDir)
 	})
 	if err != nil {
 		stopErr := server.stop(ctx)
@@ -212,14 +211,22 @@ func connect(ctx context.Context, socketDir string) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-func answers(ctx context.Context, socketDir string) bool {
+// stateStarting is how a server that starts, recovers or stops refuses a client.
+const stateStarting = "57P03"
+
+// answers reports whether the server takes connections. An error says that it
+// refuses for a reason that waiting will not change.
+func answers(ctx context.Context, socketDir string) (bool, error) {
 	conn, err := connect(ctx, socketDir)
+	if refusal := (*pgconn.PgError)(nil); errors.As(err, &refusal) && refusal.Code != stateStarting {
+		return false, err
+	}
 	if err != nil {
-		return false
+		return false, nil
 	}
 	// It answered; how the goodbye goes changes nothing.
 	_ = conn.Close(ctx)
-	return true
+	return true, nil
 }
 
 // URL returns the address of a database on the unix socket, for pgx and psql.
@@ -255,25 +262,25 @@ func (c *Cluster) Stop(ctx context.Context) error {
 // Destroy stops whatever server still runs on the data folder and removes the
 // folder. It fails with CodeUnavailable while a process uses it.
 func Destroy(ctx context.Context, dataDir string) error {
-	dataDir, err := filepath.Abs(dataDir)
+	cfg, err := Config{DataDir: dataDir}.withDefaults()
 	if err != nil {
-		return fmt.Errorf("resolve data folder: %w", err)
+		return err
 	}
-	lock, err := lockFolder(dataDir)
+	lock, err := lockFolder(cfg.DataDir)
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
-	f, ok, err := readPidFile(dataDir)
+	f, found, err := readPidFile(cfg.DataDir)
 	if err != nil {
 		return err
 	}
-	if ok {
-		if err := evict(ctx, dataDir, f); err != nil {
+	if found {
+		if err := evict(ctx, cfg, f); err != nil {
 			return err
 		}
 	}
-	if err := os.RemoveAll(dataDir); err != nil {
+	if err := os.RemoveAll(cfg.DataDir); err != nil {
 		return fmt.Errorf("remove data folder: %w", err)
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"time"
 
 	"usher"
 )
@@ -29,7 +30,18 @@ type Config struct {
 	Env []string
 	// Log tells what was found and done; nil is silence.
 	Log *slog.Logger
+
+	patience patience
 }
+
+// patience is how long to wait for a server before harder means are used.
+type patience struct {
+	answer    time.Duration // a live orphan's first answer
+	fast      time.Duration // a fast shutdown
+	immediate time.Duration // an immediate one, and a kill
+}
+
+var defaultPatience = patience{answer: 30 * time.Second, fast: 30 * time.Second, immediate: 10 * time.Second}
 
 const defaultMaxConnections = 100
 
@@ -45,6 +57,9 @@ func (c Config) withDefaults() (Config, error) {
 	c.DataDir = dir
 	if c.MaxConnections == 0 {
 		c.MaxConnections = defaultMaxConnections
+	}
+	if c.patience == (patience{}) {
+		c.patience = defaultPatience
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

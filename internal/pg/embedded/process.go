@@ -22,7 +22,8 @@ type postmaster struct {
 	dataDir   string
 	socketDir string
 	// exited is closed when a child of ours was reaped; nil for an adopted one.
-	exited chan struct{}
+	exited   chan struct{}
+	patience patience
 }
 
 // spawn starts the server as a child in a session of its own: a Ctrl-C in the
@@ -39,7 +40,8 @@ func spawn(cfg Config, who account, socketDir string) (*postmaster, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start postgres: %w", err)
 	}
-	p := &postmaster{pid: cmd.Process.Pid, dataDir: cfg.DataDir, socketDir: socketDir, exited: make(chan struct{})}
+	p := &postmaster{pid: cmd.Process.Pid, dataDir: cfg.DataDir, socketDir: socketDir,
+		exited: make(chan struct{}), patience: cfg.patience}
 	go func() {
 		// How it ended stands in the log; here only that it ended matters.
 		_ = cmd.Wait()
@@ -85,9 +87,9 @@ func (p *postmaster) stop(ctx context.Context) error {
 		signal syscall.Signal
 		wait   time.Duration
 	}{
-		{syscall.SIGINT, 30 * time.Second},
-		{syscall.SIGQUIT, 10 * time.Second},
-		{syscall.SIGKILL, 10 * time.Second},
+		{syscall.SIGINT, p.patience.fast},
+		{syscall.SIGQUIT, p.patience.immediate},
+		{syscall.SIGKILL, p.patience.immediate},
 	}
 	for i, step := range steps {
 		if !p.running() {
