@@ -1,0 +1,147 @@
+// Package bench measures usher under load, each figure beside its limit on the
+// same machine in the same run. It reports; tests never assert its numbers.
+package bench
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// measurement counts answers and their latency between a start and a stop.
+type measurement struct {
+	latency           latencies
+	accepted, refused atomic.Int64
+	running           atomic.Bool
+	began, ended      time.Time
+	cpuBefore, cpu    time.Duration
+}
+
+func newMeasurement() *measurement { return &measurement{latency: newLatencies()} }
+
+// startAfter begins to count when the warm-up is over.
+func (m *measurement) startAfter(ctx context.Context, warmUp time.Duration) {
+	t := time.NewTimer(warmUp)
+	go func() {
+		defer t.Stop()
+		select {
+		case <-ctx.Done():
+		case <-t.C:
+			m.cpuBefore = cpuUsed()
+			m.began = time.Now()
+			m.running.Store(true)
+		}
+	}()
+}
+
+func (m *measurement) stop() {
+	if m.running.Swap(false) {
+		m.ended = time.Now()
+		m.cpu = cpuUsed() - m.cpuBefore
+	}
+}
+
+func (m *measurement) add(d time.Duration, accepted bool) {
+	if !m.running.Load() {
+		return
+	}
+	m.latency.add(d)
+	if accepted {
+		m.accepted.Add(1)
+	} else {
+		m.refused.Add(1)
+	}
+}
+
+func (m *measurement) seconds() float64 { return m.ended.Sub(m.began).Seconds() }
+
+func (m *measurement) acceptedPerSecond() float64 { return float64(m.accepted.Load()) / m.seconds() }
+
+func (m *measurement) decidedPerSecond() float64 {
+	return float64(m.accepted.Load()+m.refused.Load()) / m.seconds()
+}
+
+func (m *measurement) conflictShare() float64 {
+	return float64(m.refused.Load()) / float64(max(m.accepted.Load()+m.refused.Load(), 1))
+}
+
+// latencies is a histogram from 10 microseconds to a minute, three digits.
+type latencies struct {
+	mu *sync.Mutex
+	h  *hdrhistogram.Histogram
+}
+
+func newLatencies() latencies {
+	return latencies{&sync.Mutex{}, hdrhistogram.New(10, 60_000_000, 3)}
+}
+
+func (l latencies) add(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	// Beyond a minute the longest bucket is close enough.
+	_ = l.h.RecordValue(min(max(d.Microseconds(), 10), 60_000_000))
+}
+
+// ms returns a percentile in milliseconds.
+func (l latencies) ms(percentile float64) float64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return float64(l.h.ValueAtQuantile(percentile)) / 1000
+}
+
+// cpuUsed returns the CPU time of this process and of every PostgreSQL server
+// process on the machine. On a machine without /proc it is this process alone.
+func cpuUsed() time.Duration {
+	var ru syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &ru)
+	total := time.Duration(ru.Utime.Nano() + ru.Stime.Nano())
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range stats {
+		raw, err := os.ReadFile(path)
+		if err == nil {
+			total += postgresTime(string(raw))
+		}
+	}
+	return total
+}
+
+// clockTick is the unit of /proc times on every Linux that Go runs on (USER_HZ).
+const clockTick = 10 * time.Millisecond
+
+// postgresTime reads user and system time of a stat line (proc(5), fields 14 and
+// 15) if the process is a PostgreSQL server process.
+func postgresTime(stat string) time.Duration {
+	name, rest, ok := strings.Cut(stat, ") ")
+	if !ok || !strings.HasSuffix(name, "(postgres") {
+		return 0
+	}
+	f := strings.Fields(rest)
+	if len(f) < 13 {
+		return 0
+	}
+	user, _ := strconv.ParseInt(f[11], 10, 64)
+	system, _ := strconv.ParseInt(f[12], 10, 64)
+	return time.Duration(user+system) * clockTick
+}
+
+// every calls fn at the interval until ctx ends.
+func every(ctx context.Context, d time.Duration, fn func()) {
+	t := time.NewTicker(d)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			fn()
+		}
+	}
+}
