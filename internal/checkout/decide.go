@@ -228,7 +228,8 @@ func reduceAuthorization(v view, e evidence) step {
 		return step{do: doCloseDoor, reason: "refunded_at_provider"}
 	}
 	switch {
-	case v.late() && e.call != callLookup:
+	case e.call != callLookup && (v.late() || e.kind == payment.Unknown):
+		// A lost answer is usually there to be read at once.
 		return step{do: doLookup}
 	case v.late():
 		return step{do: doCloseDoor, reason: "grace_ended"}

@@ -177,7 +177,8 @@ func TestDecideAuthorizationAnswers(t *testing.T) {
 		{"a look-up's no is final now", at(11*time.Minute, sent, charging), seen(factDeclined), doFail, nil},
 		{"an answer's no is final at once", at(inTime, sent, charging), said(callAuthorize, payment.Declined, factDeclined), doFail, nil},
 		{"rejected at the first sending", at(0, sent, asked), said(callAuthorize, payment.Rejected, factUnknown), doFail, nil},
-		{"timeout: unknown, look soon", at(3*time.Second, sent, asked), said(callAuthorize, payment.Unknown, factUnknown), doWait,
+		{"timeout: look at once", at(3*time.Second, sent, asked), said(callAuthorize, payment.Unknown, factUnknown), doLookup, nil},
+		{"and then soon again", at(3*time.Second, sent, asked), seen(factUnknown), doWait,
 			func(s step) bool {
 				return s.learned.Status == usher.OperationUnknown && s.after >= 2*time.Second && s.after <= 4*time.Second
 			}},

@@ -41,7 +41,7 @@ type Difference struct {
 	After     usher.OperationStatus `json:"after"`
 	// Age is how long the operation has existed.
 	Age time.Duration `json:"ageNanoseconds"`
-	// Problem says why it could not be asked about; empty if it was.
+	// Problem says why it is still open, as far as that is known.
 	Problem string `json:"problem,omitempty"`
 }
 
@@ -55,12 +55,14 @@ type Report struct {
 	Open []Difference `json:"open"`
 }
 
+const sqlHorizon = `SELECT clock_timestamp() - make_interval(secs => $1)`
+
 const sqlOpenOperations = `
 SELECT operation_id, order_id, kind, status, parked_at IS NOT NULL,
     EXTRACT(EPOCH FROM clock_timestamp() - created_at)::float8, created_at
 FROM payment_operation
 WHERE status IN ('created', 'unknown', 'action_required')
-  AND created_at <= clock_timestamp() - make_interval(secs => $1)
+  AND created_at <= $1
   AND (created_at, operation_id) > ($2, $3)
 ORDER BY created_at, operation_id
 LIMIT $4`
@@ -83,9 +85,14 @@ func (c *Checkout) Reconcile(ctx context.Context, number pg.ShardNumber, olderTh
 	if !ok {
 		return rep, usher.Errorf(usher.CodeNotFound, "shard %d is not configured here", number)
 	}
+	// What comes into being during the run is not part of it, so that it ends.
+	var horizon time.Time
+	if err := home.pool.QueryRow(ctx, sqlHorizon, olderThan.Seconds()).Scan(&horizon); err != nil {
+		return rep, fmt.Errorf("read the time: %w", pg.Unavailable(err))
+	}
 	var last openOperation
 	for {
-		page, err := openOperations(ctx, home.pool, olderThan, last)
+		page, err := openOperations(ctx, home.pool, horizon, last)
 		if err != nil {
 			return rep, err
 		}
@@ -106,8 +113,8 @@ func (c *Checkout) shardOf(n pg.ShardNumber) (shard, bool) {
 	return shard{}, false
 }
 
-func openOperations(ctx context.Context, pool *pgxpool.Pool, olderThan time.Duration, after openOperation) ([]openOperation, error) {
-	rows, err := pool.Query(ctx, sqlOpenOperations, olderThan.Seconds(), after.created, after.Operation, pageSize)
+func openOperations(ctx context.Context, pool *pgxpool.Pool, horizon time.Time, after openOperation) ([]openOperation, error) {
+	rows, err := pool.Query(ctx, sqlOpenOperations, horizon, after.created, after.Operation, pageSize)
 	if err != nil {
 		return nil, fmt.Errorf("list open operations: %w", pg.Unavailable(err))
 	}
@@ -160,7 +167,9 @@ func (c *Checkout) reconcileOne(ctx context.Context, home shard, op *openOperati
 		op.Problem = string(usher.CodeOf(err))
 		return
 	}
-	op.After = now.Status
+	if op.After = now.Status; !settled(op.After) {
+		op.Problem = now.LastError
+	}
 }
 
 // askNow runs an open operation once and reads it again. One without a schedule
