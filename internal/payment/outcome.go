@@ -46,10 +46,14 @@ type Retry uint8
 const (
 	// RetrySameKey: send the same request with the same key again after a pause.
 	RetrySameKey Retry = iota
-	// RetryNewAttempt: this operation is over; a new one with its own key may be made.
+	// RetryNewAttempt: the key is spent; the same may be asked again under a new
+	// one. After Declined that is another try at the bank. With Unknown (Prepare,
+	// Capture, Void) a new key cannot do anything twice: an intent without an id is
+	// never confirmed, and capture and void happen at most once per intent.
 	RetryNewAttempt
-	// RetryNever: repeating changes nothing. With Unknown: the provider stored its
-	// failure under the key, so only Lookup, a webhook or Void settles it.
+	// RetryNever: repeating changes nothing. With Unknown (Authorize) the provider
+	// stored its failure under the key, or the key belongs to another request, so
+	// only Lookup, a webhook or Void settles it.
 	RetryNever
 )
 

@@ -41,9 +41,10 @@ type Provider interface {
 	Prepare(ctx context.Context, r AuthorizeRequest) Outcome
 
 	// Authorize confirms the prepared intent r.Reference. Approved means that
-	// Outcome.Amount is reserved until Outcome.CaptureBefore (or already captured:
-	// see State). Declined means that nothing is authorized and that nothing will
-	// be unless Authorize is called again.
+	// Outcome.Amount is reserved until Outcome.CaptureBefore, or already captured
+	// (see State; what was given back is taken off Amount). Declined means that
+	// nothing is authorized and that nothing will be unless Authorize is called
+	// again with a new key.
 	Authorize(ctx context.Context, r AuthorizeRequest) Outcome
 
 	// Lookup reads the intent at the provider; it changes nothing and never
@@ -60,9 +61,10 @@ type Provider interface {
 	// a refunded state): the money is already taken, and only Refund gives it back.
 	Void(ctx context.Context, r VoidRequest) Outcome
 
-	// Refund gives captured money back. Approved: done, also when an earlier call
-	// did it. Pending: accepted, not yet certain. Declined: it failed or was
-	// cancelled at the provider.
+	// Refund gives captured money back. Approved: done, also when an earlier call of
+	// this operation did it. Pending: accepted, not yet certain; the same call again
+	// tells how it went. Declined: it failed or was cancelled at the provider.
+	// Rejected with a refunded State: there was nothing left to give back.
 	Refund(ctx context.Context, r RefundRequest) Outcome
 
 	// ParseWebhook checks the signature over the raw body and returns what the

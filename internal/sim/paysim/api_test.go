@@ -290,6 +290,16 @@ func TestChargesAndEventsCanBeRead(t *testing.T) {
 	if r := a.get("/v1/events/" + event.str("id")); r.str("type") != event.str("type") || r.str("api_version") != paysim.APIVersion {
 		t.Errorf("event = %s", r.raw)
 	}
+	a.post("/v1/payment_intents/"+id+"/capture", "")
+	a.post("/v1/refunds", "", "charge="+approved.str("id"), "amount=100")
+	for _, by := range []string{"payment_intent=" + id, "charge=" + approved.str("id")} {
+		if n := len(a.get("/v1/refunds", by).body["data"].([]any)); n != 1 {
+			t.Errorf("%s: %d refunds", by, n)
+		}
+	}
+	if n := len(a.get("/v1/refunds", "charge="+failed.str("id")).body["data"].([]any)); n != 0 {
+		t.Errorf("the failed charge has %d refunds", n)
+	}
 	// No endpoint is set, so nothing is undelivered.
 	if r := a.get("/v1/events", "delivery_success=false"); len(r.body["data"].([]any)) != 0 {
 		t.Errorf("undelivered = %s", r.raw)

@@ -180,6 +180,10 @@ func (s *server) redeliver(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, http.StatusBadRequest, err.Error())
 		return
 	}
+	if s.cfg.WebhookURL == "" {
+		writeProblem(w, http.StatusConflict, "no webhook address is set")
+		return
+	}
 	s.mu.Lock()
 	var again []*event
 	for _, id := range s.store.eventOrder {

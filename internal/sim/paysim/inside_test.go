@@ -2,6 +2,7 @@ package paysim
 
 import (
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -64,6 +65,32 @@ func TestJudgeFindsWhatThePublicAPICannotProduce(t *testing.T) {
 	}
 	if got := judge(fine); len(got) != 0 {
 		t.Errorf("fine ledger: %+v", got)
+	}
+}
+
+// docs/payments.md names everything that a user of the simulator can ask for.
+func TestDocumentIsComplete(t *testing.T) {
+	t.Parallel()
+	doc, err := os.ReadFile("../../../docs/payments.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, a := range slices.Concat(callActions, hookActions, []action{actionRefuse}) {
+		names = append(names, "`"+string(a)+"`")
+	}
+	for name := range behaviours {
+		if strings.HasPrefix(name, "usher_") {
+			names = append(names, "`pm_"+name+"`")
+		}
+	}
+	for name := range profiles {
+		names = append(names, `"`+name+`"`)
+	}
+	for _, name := range names {
+		if !strings.Contains(string(doc), name) {
+			t.Errorf("%s is not documented", name)
+		}
 	}
 }
 

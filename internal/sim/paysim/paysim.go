@@ -115,6 +115,10 @@ func (s *server) run(ctx context.Context) error {
 	web := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 		ErrorLog: slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelDebug)}
 	s.listener.onRefuse = func(on bool) { web.SetKeepAlivesEnabled(!on) }
+	if s.cfg.WebhookURL != "" {
+		// What the last process did not get acknowledged; nobody else has the store yet.
+		s.hooks.enqueue(s.store.undelivered()...)
+	}
 	served := make(chan error, 1)
 	go func() { served <- web.Serve(s.listener) }()
 	background := make(chan struct{})
@@ -127,7 +131,6 @@ func (s *server) run(ctx context.Context) error {
 		defer close(turns)
 		s.turnRefunds(ctx)
 	}()
-	s.hooks.enqueue(s.store.undelivered()...)
 	if s.cfg.Ready != nil {
 		s.cfg.Ready(s.listener.Addr().String())
 	}
