@@ -12,6 +12,7 @@ import (
 type metrics struct {
 	groupSize    prometheus.Histogram
 	groupSeconds prometheus.Histogram
+	lockSeconds  prometheus.Histogram
 	commands     *prometheus.CounterVec
 	reruns       *prometheus.CounterVec
 	expired      prometheus.Counter
@@ -27,6 +28,10 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Name: "usher_ledger_group_seconds", Help: "Time from taking a group to its last answer, locks and reruns included.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14),
 		}),
+		lockSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "usher_ledger_lock_seconds", Help: "Time to lock a group's rows and read what its decisions need: mostly waiting for other processes' locks.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14),
+		}),
 		commands: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "usher_ledger_commands_total", Help: "Commands decided, by command and result (ok or the code of the refusal).",
 		}, []string{"command", "result"}),
@@ -37,7 +42,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Name: "usher_ledger_holds_expired_total", Help: "Holds expired by deadline.",
 		}),
 	}
-	r.MustRegister(m.groupSize, m.groupSeconds, m.commands, m.reruns, m.expired)
+	r.MustRegister(m.groupSize, m.groupSeconds, m.lockSeconds, m.commands, m.reruns, m.expired)
 	return m
 }
 

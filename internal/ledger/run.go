@@ -119,7 +119,9 @@ func (l *Ledger) runOnce(ctx context.Context, pool *pgxpool.Pool, event usher.Ev
 	if err != nil {
 		return err
 	}
+	locking := time.Now()
 	s, err := l.load(ctx, tx, event, keys, skipLocked)
+	l.metrics.lockSeconds.Observe(time.Since(locking).Seconds())
 	if err != nil {
 		return err
 	}

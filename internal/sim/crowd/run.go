@@ -1,0 +1,290 @@
+package crowd
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Config says what to rehearse.
+type Config struct {
+	URL        string
+	AdminToken string
+	// Event is the event to rehearse; "" takes the largest one that is on sale.
+	Event  string
+	People int
+	// Arrive is the time over which people come; 0 means people / 50 per second.
+	Arrive time.Duration
+	// Seed decides who does what; the same seed casts the same people.
+	Seed uint64
+	// Patience is how long people put up with a server that is away.
+	Patience time.Duration
+	// Settle is how long an order may stay undecided, and how long the end waits
+	// for everything to settle.
+	Settle time.Duration
+	// SimulatorURL, if set, has the payment simulator's own ledger checked, too.
+	SimulatorURL string
+	// Progress, if set, is told now and then how far the crowd is.
+	Progress func(line string)
+}
+
+func (c Config) withDefaults() Config {
+	if c.Arrive == 0 {
+		c.Arrive = time.Duration(c.People) * time.Second / 50
+	}
+	if c.Patience == 0 {
+		c.Patience = 2 * time.Minute
+	}
+	if c.Settle == 0 {
+		c.Settle = 2 * time.Minute
+	}
+	if c.Progress == nil {
+		c.Progress = func(string) {}
+	}
+	return c
+}
+
+// run is one rehearsal.
+type run struct {
+	cfg    Config
+	client *client
+	bank   *http.Client
+	venue  *venue
+	device string
+	people []*person
+
+	serving                                              atomic.Int64
+	holds, conflicts, orders, lostAnswers, entered, done atomic.Int64
+	secondScans                                          atomic.Int64
+
+	mu         sync.Mutex
+	owners     map[string]*person
+	queueWaits []time.Duration
+	firstIn    time.Time
+	lastIn     time.Time
+}
+
+// Run rehearses and returns the report. The error is for a rehearsal that could
+// not be carried out; one that fails is a report with Pass false.
+func Run(ctx context.Context, cfg Config) (*Report, error) {
+	cfg = cfg.withDefaults()
+	r := &run{cfg: cfg, client: newClient(cfg.URL, cfg.Patience), owners: map[string]*person{},
+		bank: &http.Client{Timeout: callTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	if err := r.prepare(ctx); err != nil {
+		return nil, err
+	}
+	before, err := r.scrape(ctx)
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	r.send(ctx)
+	rep := r.report(time.Since(began))
+	r.settle(ctx, rep, before)
+	rep.judge()
+	return rep, nil
+}
+
+// prepare finds the event, mints buyers and registers a gate.
+func (r *run) prepare(ctx context.Context) error {
+	event, queued, err := r.findEvent(ctx)
+	if err != nil {
+		return err
+	}
+	if r.venue, err = readVenue(ctx, r.client, event); err != nil {
+		return err
+	}
+	r.venue.queued = queued
+	var buyers struct {
+		Buyers []struct {
+			Token string `json:"token"`
+		} `json:"buyers"`
+	}
+	if err := r.admin(ctx, "/v1/admin/buyer-sessions", map[string]any{"count": r.cfg.People}, &buyers); err != nil {
+		return fmt.Errorf("mint buyers: %w", err)
+	}
+	var gate struct {
+		Credential string `json:"credential"`
+	}
+	if err := r.admin(ctx, "/v1/admin/events/"+event+"/devices", map[string]any{"name": "Rehearsal gate", "settle": "now"}, &gate); err != nil {
+		return fmt.Errorf("register a gate: %w", err)
+	}
+	r.device = gate.Credential
+	rng := rand.New(rand.NewPCG(r.cfg.Seed, 1))
+	for i, b := range buyers.Buyers {
+		r.people = append(r.people, &person{run: r, token: b.Token, part: drawPart(rng), rng: rand.New(rand.NewPCG(r.cfg.Seed, uint64(i)+2))})
+	}
+	if len(r.people) != r.cfg.People {
+		return fmt.Errorf("asked for %d buyers, got %d", r.cfg.People, len(r.people))
+	}
+	return nil
+}
+
+func drawPart(rng *rand.Rand) part {
+	n := rng.IntN(100)
+	for _, c := range cast {
+		if n -= c.share; n < 0 {
+			return c.part
+		}
+	}
+	return pays
+}
+
+func (r *run) admin(ctx context.Context, path string, in, out any) error {
+	_, err := r.client.call(ctx, http.MethodPost, path, r.cfg.AdminToken, nil, in, out)
+	return err
+}
+
+// findEvent returns the event to rehearse and whether it has a queue.
+func (r *run) findEvent(ctx context.Context) (string, bool, error) {
+	var list struct {
+		Events []struct {
+			EventID string `json:"eventId"`
+			Seats   int    `json:"seats"`
+			Sale    string `json:"sale"`
+			Queue   bool   `json:"queue"`
+		} `json:"events"`
+	}
+	if _, err := r.client.call(ctx, http.MethodGet, "/v1/events", "", nil, nil, &list); err != nil {
+		return "", false, fmt.Errorf("list events: %w", err)
+	}
+	slices.SortStableFunc(list.Events, func(a, b struct {
+		EventID string `json:"eventId"`
+		Seats   int    `json:"seats"`
+		Sale    string `json:"sale"`
+		Queue   bool   `json:"queue"`
+	}) int {
+		return b.Seats - a.Seats
+	})
+	for _, e := range list.Events {
+		if e.EventID == r.cfg.Event || r.cfg.Event == "" && e.Sale == "open" {
+			return e.EventID, e.Queue, nil
+		}
+	}
+	return "", false, fmt.Errorf("no event %s is on sale here", r.cfg.Event)
+}
+
+// send lets the people come over the arrival time and waits for all of them.
+func (r *run) send(ctx context.Context) {
+	watch, stop := context.WithCancel(ctx)
+	var watching, people sync.WaitGroup
+	watching.Go(func() { r.watchQueue(watch) })
+	watching.Go(func() { r.reportProgress(watch) })
+	gap := r.cfg.Arrive / time.Duration(max(len(r.people), 1))
+	for i, p := range r.people {
+		people.Go(func() {
+			wait(ctx, time.Duration(i)*gap)
+			p.live(ctx)
+			r.done.Add(1)
+		})
+	}
+	people.Wait()
+	stop()
+	watching.Wait()
+}
+
+// watchQueue reads the shared document once a second for everybody, as a cache
+// in front of usher would.
+func (r *run) watchQueue(ctx context.Context) {
+	if !r.venue.queued {
+		return
+	}
+	for ctx.Err() == nil {
+		var now struct {
+			Serving int64 `json:"serving"`
+		}
+		if _, err := r.client.call(ctx, http.MethodGet, "/v1/events/"+r.venue.event+"/queue/now", "", nil, nil, &now); err == nil {
+			r.serving.Store(now.Serving)
+		}
+		wait(ctx, time.Second)
+	}
+}
+
+func (r *run) reportProgress(ctx context.Context) {
+	for {
+		wait(ctx, 2*time.Second)
+		if ctx.Err() != nil {
+			return
+		}
+		r.cfg.Progress(fmt.Sprintf("%d of %d people done, %d holds asked for, %d conflicts, %d orders, %d went in",
+			r.done.Load(), len(r.people), r.holds.Load(), r.conflicts.Load(), r.orders.Load(), r.entered.Load()))
+	}
+}
+
+func (r *run) admitted(waited time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.queueWaits = append(r.queueWaits, waited)
+	r.lastIn = time.Now()
+	if r.firstIn.IsZero() {
+		r.firstIn = r.lastIn
+	}
+}
+
+// own records whose seats are whose: two owners of one seat is the worst there is.
+func (r *run) own(p *person) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range p.seats {
+		if r.owners[s] != nil {
+			return fmt.Errorf("seat %s was sold twice: orders %s and %s", s, r.owners[s].orderID, p.orderID)
+		}
+		r.owners[s] = p
+	}
+	return nil
+}
+
+// settle waits until nothing is unknown any more and takes the figures of the
+// server: metrics, audit, simulator.
+func (r *run) settle(ctx context.Context, rep *Report, before figures) {
+	deadline := time.Now().Add(r.cfg.Settle)
+	var after figures
+	var err error
+	for {
+		if after, err = r.scrape(ctx); err == nil && after.unknownOpen == 0 && after.captureOpen == 0 || time.Now().After(deadline) || ctx.Err() != nil {
+			break
+		}
+		wait(ctx, time.Second)
+	}
+	if err != nil {
+		rep.fail("the metrics cannot be read: %v", err)
+	}
+	rep.take(before, after)
+	var audit struct {
+		Violations int             `json:"violations"`
+		Checks     json.RawMessage `json:"checks"`
+	}
+	if err := r.admin(ctx, "/v1/admin/audit", struct{}{}, &audit); err != nil {
+		rep.fail("the audit could not be run: %v", err)
+		return
+	}
+	rep.AuditViolations = audit.Violations
+	if audit.Violations > 0 {
+		rep.fail("the audit found %d violations: %s", audit.Violations, audit.Checks)
+	}
+	r.askSimulator(ctx, rep)
+}
+
+func (r *run) askSimulator(ctx context.Context, rep *Report) {
+	if r.cfg.SimulatorURL == "" {
+		return
+	}
+	sim := newClient(r.cfg.SimulatorURL, r.cfg.Patience)
+	var out struct {
+		OK         bool              `json:"ok"`
+		Violations []json.RawMessage `json:"violations"`
+	}
+	if _, err := sim.call(ctx, http.MethodGet, "/control/invariants", "", nil, nil, &out); err != nil {
+		rep.fail("the payment simulator's ledger cannot be read: %v", err)
+		return
+	}
+	if len(out.Violations) > 0 {
+		rep.fail("the payment simulator found %d violations: %s", len(out.Violations), out.Violations)
+	}
+}
