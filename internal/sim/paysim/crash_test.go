@@ -116,6 +116,9 @@ func TestKilledProcessKeepsItsLedger(t *testing.T) {
 	}
 }
 
+// pooled keeps a connection for every worker.
+var pooled = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256}}
+
 // try posts and reports whether an answer came.
 func try(base, path, key, body string) (string, bool) {
 	req, err := http.NewRequest(http.MethodPost, base+path, strings.NewReader(body))
@@ -124,7 +127,7 @@ func try(base, path, key, body string) (string, bool) {
 	}
 	req.Header.Set("Authorization", "Bearer "+paysim.SecretKeyDefault)
 	req.Header.Set("Idempotency-Key", key)
-	res, err := http.DefaultClient.Do(req)
+	res, err := pooled.Do(req)
 	if err != nil {
 		return "", false
 	}

@@ -131,6 +131,10 @@ func (s *server) run(ctx context.Context) error {
 		defer close(turns)
 		s.turnRefunds(ctx)
 	}()
+	s.mu.Lock()
+	intents := len(s.store.intentOrder)
+	s.mu.Unlock()
+	s.cfg.Logger.Info("payment simulator is ready", "addr", s.listener.Addr().String(), "intents", intents)
 	if s.cfg.Ready != nil {
 		s.cfg.Ready(s.listener.Addr().String())
 	}
