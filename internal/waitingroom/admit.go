@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"usher"
+	"usher/internal/fault"
 	"usher/internal/pg"
 )
 
@@ -52,10 +53,16 @@ func (r *Rooms) admit(ctx context.Context, event usher.EventID, account usher.Ac
 	if err != nil {
 		return Admission{}, err
 	}
+	if err := fault.Point(ctx, "waitingroom.after_claim"); err != nil {
+		return Admission{}, err
+	}
 	s, err := r.shop.Do(ctx, event, entrant{
 		account: account, round: d.round, turn: d.entry.turn, enter: d.enter, refusal: d.refusal,
 	})
 	if err != nil {
+		return Admission{}, err
+	}
+	if err := fault.Point(ctx, "waitingroom.after_session"); err != nil {
 		return Admission{}, err
 	}
 	if d.status != PlaceAdmitted {

@@ -64,7 +64,7 @@ func (r *Rooms) pushGate(ctx context.Context, event usher.EventID) error {
 	if err != nil {
 		return fmt.Errorf("read settings of %s: %w", event, err)
 	}
-	err = r.inShard(ctx, event, func(tx pgx.Tx) error { return putGate(ctx, tx, event, s) })
+	err = r.inShard(ctx, event, func(ctx context.Context, tx pgx.Tx) error { return putGate(ctx, tx, event, s) })
 	if err != nil {
 		return fmt.Errorf("bring gate of %s up to date: %w", event, err)
 	}
@@ -81,7 +81,7 @@ const probeTimeout = time.Second
 func (r *Rooms) probe(ctx context.Context, event usher.EventID, s gateSettings) (active int64, err error) {
 	own, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	err = r.inShard(own, event, func(tx pgx.Tx) error {
+	err = r.inShard(own, event, func(own context.Context, tx pgx.Tx) error {
 		var version int64
 		var b pgx.Batch
 		b.Queue(sqlReadGateVersion, event).QueryRow(func(row pgx.Row) error {

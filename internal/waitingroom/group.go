@@ -82,13 +82,13 @@ func queueTx(
 }
 
 // stateColumns is read in the order in which scanState scans.
-const stateColumns = `s.round, s.phase, s.policy, s.bucket_ms, s.claim_seconds * 1000::bigint, s.rate_per_second, s.active_max,
+const stateColumns = `s.round, s.phase, s.bucket_ms, s.claim_seconds * 1000::bigint, s.rate_per_second, s.active_max,
     s.bucket, s.bucket_size, s.bucket_left, s.next_number, s.serving, s.left_waiting, s.open_ms, s.credit, s.ticked_at,
     s.leader, s.leader_until`
 
 func scanState(row pgx.Row, event usher.EventID, more ...any) (state, error) {
 	s := state{event: event}
-	err := row.Scan(append([]any{&s.round, &s.phase, &s.policy, &s.bucketMs, &s.claimMs, &s.rate, &s.activeMax,
+	err := row.Scan(append([]any{&s.round, &s.phase, &s.bucketMs, &s.claimMs, &s.rate, &s.activeMax,
 		&s.bucket, &s.bucketSize, &s.bucketLeft, &s.next, &s.serving, &s.leftWaiting, &s.openMs, &s.credit, &s.tickedAt,
 		&s.leader, &s.leaderUntil}, more...)...)
 	if errors.Is(err, pgx.ErrNoRows) {

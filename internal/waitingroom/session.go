@@ -19,7 +19,11 @@ const sqlHasLiveSession = `
 SELECT EXISTS (SELECT FROM shopper_session
     WHERE event_id = $1 AND account_id = $2 AND ended_at IS NULL AND expires_at > clock_timestamp())`
 
+// hasLiveSession is asked on the way to a join, which must not wait for a shard
+// that is away.
 func (r *Rooms) hasLiveSession(ctx context.Context, event usher.EventID, account usher.AccountID) (live bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
 	pool, err := r.homes.Shard(ctx, event)
 	if err != nil {
 		return false, err
@@ -42,7 +46,7 @@ WHERE session_id = $1 AND account_id = $2 AND ended_at IS NULL`
 // somebody else's session, and CodeUnavailable.
 func (r *Rooms) EndSession(ctx context.Context, account usher.AccountID, session usher.SessionID) error {
 	exists := false
-	err := r.inShard(ctx, session.Event(), func(tx pgx.Tx) error {
+	err := r.inShard(ctx, session.Event(), func(ctx context.Context, tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, sqlEndSession, session, account)
 		if exists = tag.RowsAffected() == 1; err != nil || exists {
 			return err
@@ -58,12 +62,15 @@ func (r *Rooms) EndSession(ctx context.Context, account usher.AccountID, session
 	return nil
 }
 
-func (r *Rooms) inShard(ctx context.Context, event usher.EventID, fn func(tx pgx.Tx) error) error {
+// inShard runs one bounded transaction in the event's home shard.
+func (r *Rooms) inShard(ctx context.Context, event usher.EventID, fn func(ctx context.Context, tx pgx.Tx) error) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
 	pool, err := r.homes.Shard(ctx, event)
 	if err != nil {
 		return err
 	}
-	return pg.InTx(ctx, pool, fn)
+	return pg.InTx(ctx, pool, func(tx pgx.Tx) error { return fn(ctx, tx) })
 }
 
 // touchShare is the part of the idle window within which a session is written at

@@ -11,7 +11,6 @@ type state struct {
 	event       usher.EventID
 	round       int
 	phase       usher.QueuePhase
-	policy      Policy
 	bucketMs    int64
 	claimMs     int64
 	rate        float64
@@ -28,10 +27,6 @@ type state struct {
 	leader      string
 	leaderUntil time.Time
 }
-
-// waiting is how many people wait to be called: whoever left is not among them,
-// and whoever was called, lapsed or not, is not any more.
-func (s *state) waiting() int64 { return s.next + s.bucketSize - s.serving - s.leftWaiting }
 
 // bucketAt is the number of the bucket that covers the time: milliseconds since
 // 1970, in bucket lengths.

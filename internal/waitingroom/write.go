@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -103,6 +102,3 @@ func queueOne(b *pgx.Batch, want int64, sql string, args ...any) {
 		return nil
 	})
 }
-
-// millis is a duration for people's clocks.
-func millis(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
