@@ -40,7 +40,7 @@ func TestAmountsThatCannotBeCharged(t *testing.T) {
 		{AmountMinor: 100_000_000, Currency: "USD"},
 		{AmountMinor: 1251, Currency: "KWD"},
 		{AmountMinor: 100050, Currency: "TWD"},
-		{AmountMinor: 100, Currency: "XXX"},
+		{AmountMinor: 100, Currency: "ZZZ"},
 		{AmountMinor: 100, Currency: ""},
 	} {
 		if _, _, err := stripe.AmountToProvider(m); usher.CodeOf(err) != usher.CodeInvalidRequest {
