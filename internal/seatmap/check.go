@@ -36,6 +36,19 @@ func check(d *document, w words) error {
 	if d.Size != nil && !(inRange(d.Size.Width) && inRange(d.Size.Height) && d.Size.Width >= 0 && d.Size.Height >= 0) {
 		return refuse("the chart's size is out of range")
 	}
+	// Counted first: a file that is too big costs no more than reading it.
+	seats := 0
+	for _, s := range d.Sections {
+		for _, r := range s.Rows {
+			seats += len(r.Seats)
+		}
+	}
+	switch {
+	case seats == 0:
+		return refuse("the file has no seats")
+	case seats > SeatsMax:
+		return refuse("the file has more than %d seats", SeatsMax)
+	}
 	tiers, err := checkTiers(d, w)
 	if err != nil {
 		return err
@@ -89,17 +102,11 @@ func checkSeats(d *document, w words, tiers map[usher.TierID]bool) error {
 						quote(string(seat.ID)), w.seat(d, at.s, at.r, at.i), w.seat(d, s, r, i))
 				}
 				seen[seat.ID] = index{s, r, i}
-				if len(seen) > SeatsMax {
-					return refuse("more than %d seats", SeatsMax)
-				}
 				if fault := seatFault(seat, tiers, w.tier); fault != "" {
 					return refuse("%s: %s", w.seat(d, s, r, i), fault)
 				}
 			}
 		}
-	}
-	if len(seen) == 0 {
-		return refuse("the file has no seats")
 	}
 	return nil
 }
@@ -107,13 +114,13 @@ func checkSeats(d *document, w words, tiers map[usher.TierID]bool) error {
 // seatFault says what is wrong with one seat, or "".
 func seatFault(s *Seat, tiers map[usher.TierID]bool, tierWord string) string {
 	if err := usher.CheckText("the seat id", string(s.ID), labelMax); err != nil {
-		return message(err)
+		return reason(err)
 	}
 	if strings.TrimSpace(string(s.ID)) != string(s.ID) {
 		return "the seat id begins or ends with a space"
 	}
 	if err := usher.CheckText("the seat's label", s.Label, labelMax); err != nil {
-		return message(err)
+		return reason(err)
 	}
 	switch {
 	case !inRange(s.X) || !inRange(s.Y):
@@ -175,7 +182,7 @@ func checkName(what, s string) error {
 		return refuse("%s is longer than %d characters", what, nameMax)
 	}
 	if err := usher.CheckText(what, s, nameMax*utf8.UTFMax); err != nil {
-		return refuse("%s", message(err))
+		return refuse("%s", reason(err))
 	}
 	return nil
 }
@@ -186,7 +193,7 @@ func checkLabel(what, s string) error {
 		return refuse("%s is empty", what)
 	}
 	if err := usher.CheckText(what, s, labelMax); err != nil {
-		return refuse("%s", message(err))
+		return refuse("%s", reason(err))
 	}
 	return nil
 }
@@ -200,8 +207,8 @@ func refuse(format string, args ...any) error {
 	return usher.Errorf(usher.CodeInvalidFile, format, args...)
 }
 
-// message returns the text for people of a coded error.
-func message(err error) string {
+// reason returns the text for people of a coded error.
+func reason(err error) string {
 	var e *usher.Error
 	if errors.As(err, &e) {
 		return e.Message

@@ -49,6 +49,9 @@ func ParseCSV(name string, file []byte) (*Chart, error) {
 		if err := p.record(n, record); err != nil {
 			return nil, err
 		}
+		if len(p.seats) > SeatsMax {
+			return nil, refuse("the file has more than %d seats", SeatsMax)
+		}
 	}
 	if len(p.numbers) == 0 {
 		return nil, refuse("the file has no seats: 0 rows after the header")
@@ -152,7 +155,7 @@ func (p *csvReader) seat(n int, cell func(column int) string) (Seat, error) {
 	p.places[place] = n
 	for _, what := range []int{1, 2} {
 		if err := usher.CheckText(csvColumns[what], place[what-1], nameMax*4); err != nil {
-			return s, refuse("row %d: %s", n, message(err))
+			return s, refuse("row %d: %s", n, reason(err))
 		}
 	}
 	var ok [4]bool
