@@ -51,6 +51,7 @@ var testSupport = map[string][]string{
 	"internal/pg/pgtest":              {"internal/pg", "internal/pg/embedded"},
 	"internal/pg/pgtest/withpostgres": {"internal/pg/pgtest"},
 	"internal/sim/paysim/paysimtest":  {"internal/sim/paysim"},
+	"internal/seatmap/linetest":       {},
 }
 
 type source struct {
