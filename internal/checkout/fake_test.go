@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"usher"
+	"usher/internal/ledger"
 	"usher/internal/payment"
 )
 
@@ -237,4 +238,10 @@ func (f *fake) set(reference string, s payment.State) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.intents[reference].state = s
+}
+
+// prepareOf is the request that checkout makes first for the order.
+func prepareOf(o ledger.Order) payment.AuthorizeRequest {
+	a := o.Authorization
+	return payment.AuthorizeRequest{OperationID: a.ID, OrderID: o.ID, Money: a.Amount, Key: a.Key}
 }
