@@ -117,6 +117,7 @@ var SeatTransitions = []Transition[SeatStatus]{
 	{SeatPending, SeatAvailable, "VoidOrder"},
 	{SeatSold, SeatAvailable, "CancelOrder"},
 	{SeatAvailable, SeatBlocked, "BlockSeats"},
+	{SeatHeld, SeatBlocked, "BlockSeats past the deadline"},
 	{SeatBlocked, SeatAvailable, "UnblockSeats"},
 }
 

@@ -190,8 +190,10 @@ WHERE o.event_id = $1 AND o.status IN ('voided', 'lapsed', 'cancelled')
 
 	sqlIdleOperation = `
 SELECT operation_id::text, format('%s is %s and nothing will look at it', kind, status)
-FROM payment_operation
-WHERE event_id = $1 AND settled_at IS NULL AND next_at IS NULL AND parked_at IS NULL`
+FROM payment_operation p
+WHERE event_id = $1 AND settled_at IS NULL AND next_at IS NULL AND parked_at IS NULL
+    AND NOT (kind = 'capture' AND EXISTS (
+        SELECT 1 FROM payment_operation v WHERE v.order_id = p.order_id AND v.kind IN ('void', 'refund') AND v.settled_at IS NULL))`
 
 	sqlRedemptions = `
 SELECT coalesce(c.ticket_id, r.ticket_id)::text, format('code %s, redemption %s', coalesce(c.status, 'missing'), coalesce(r.redemption_id::text, 'none'))

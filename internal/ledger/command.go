@@ -107,3 +107,49 @@ type SettleCapture struct {
 	Captured     bool
 	ProviderCode string
 }
+
+// BlockSeats takes available seats out of sale. Seats that are held, pending or
+// sold stay with whoever has them: then nothing is blocked, and the refusal names
+// them. Blocking a blocked seat changes nothing.
+//
+// Refusals: CodeSeatUnknown, CodeSeatsUnavailable.
+type BlockSeats struct {
+	Event usher.EventID
+	Seats []usher.SeatID
+	By    Staff
+}
+
+// UnblockSeats puts blocked seats back on sale; seats that are not blocked stay
+// as they are.
+//
+// Refusals: CodeSeatUnknown.
+type UnblockSeats struct {
+	Event usher.EventID
+	Seats []usher.SeatID
+	By    Staff
+}
+
+// StaffRelease ends somebody's hold before its deadline. A hold that is being
+// paid for is kept for its holder.
+//
+// Refusals: CodeNotFound, CodeHoldPaymentPending, CodeHoldEnded.
+type StaffRelease struct {
+	Hold usher.HoldID
+	By   Staff
+}
+
+// CancelOrder takes a sold order back: seats return to sale, unused codes are
+// voided in the same commit, and a void operation gives the money back, captured
+// or not. Cancelling a cancelled order returns it unchanged.
+//
+// Refusals: CodeNotFound, CodeStateConflict (never confirmed).
+type CancelOrder struct {
+	Order usher.OrderID
+	By    Staff
+}
+
+// Staff says who acts, and why; it becomes the cause of the outbox entry.
+type Staff struct {
+	Operator usher.OperatorID
+	Reason   string
+}

@@ -178,6 +178,13 @@ func (c *ReleaseHold) decide(s *state) (answer, error) {
 		return answer{}, errMissed
 	case h == nil || h.Account != c.Account:
 		return answer{}, errNoHold
+	}
+	return s.release(h, "ReleaseHold")
+}
+
+// release frees a hold's seats before the deadline, for its owner or by staff.
+func (s *state) release(h *hold, cause string) (answer, error) {
+	switch {
 	case h.Status == usher.HoldPaymentPending:
 		return answer{}, usher.Errorf(usher.CodeHoldPaymentPending, "this hold is being paid for")
 	case h.Status == usher.HoldConfirmed:
@@ -187,7 +194,7 @@ func (c *ReleaseHold) decide(s *state) (answer, error) {
 	case !s.complete(h):
 		return answer{}, errMissed
 	}
-	s.endHold(h, usher.HoldReleased, EntryHoldReleased, "ReleaseHold")
+	s.endHold(h, usher.HoldReleased, EntryHoldReleased, cause)
 	return answer{hold: s.holdView(h)}, nil
 }
 

@@ -335,6 +335,7 @@ func (c *FinishVoid) decide(s *state) (answer, error) {
 		return answer{}, conflict(o)
 	}
 	s.settle(op, usher.OperationSucceeded, "")
+	s.endCapture(o)
 	if auth := s.operations[o.operation]; auth.Status == usher.OperationSucceeded {
 		s.settle(auth, usher.OperationReversed, "")
 	} else {
@@ -344,6 +345,20 @@ func (c *FinishVoid) decide(s *state) (answer, error) {
 		s.finishVoid(o, h)
 	}
 	return answer{order: s.orderView(o)}, nil
+}
+
+// endCapture ends the capture of an order whose money was given back: one that
+// was never made ends failed, one that was made is reversed.
+func (s *state) endCapture(o *order) {
+	for _, op := range s.operations {
+		switch {
+		case op.Order != o.ID || op.Kind != usher.OperationCapture:
+		case op.Status == usher.OperationSucceeded:
+			s.settle(op, usher.OperationReversed, "")
+		case op.settledAt == nil:
+			s.settle(op, usher.OperationFailed, "cancelled")
+		}
+	}
 }
 
 func (s *state) finishVoid(o *order, h *hold) {
@@ -378,20 +393,12 @@ func (c *SettleCapture) decide(s *state) (answer, error) {
 		return answer{}, conflict(o)
 	}
 	s.settle(op, want, c.ProviderCode)
-	p := Payload{Account: o.Account, Hold: h.ID, Order: o.ID, Amount: &o.Amount}
 	if c.Captured {
 		now := s.now
 		o.CapturedAt, o.dirty = &now, true
-		s.publish(o.ID.String(), EntryOrderCaptured, "SettleCapture", p)
+		s.publish(o.ID.String(), EntryOrderCaptured, "SettleCapture", Payload{Account: o.Account, Hold: h.ID, Order: o.ID, Amount: &o.Amount})
 		return answer{order: s.orderView(o)}, nil
 	}
-	for _, l := range o.lines {
-		p.Seats = append(p.Seats, s.seats[l.seat].free())
-	}
-	o.setLines(lineCancelled)
-	s.accounts[o.Account].sold -= len(o.lines)
-	s.moveOrder(o, usher.OrderCancelled, "capture failed")
-	s.followUp(o, usher.OperationVoid)
-	s.publish(o.ID.String(), EntryOrderCancelled, "SettleCapture", p)
+	s.cancel(o, h, "capture failed", "SettleCapture")
 	return answer{order: s.orderView(o)}, nil
 }

@@ -46,7 +46,11 @@ func newKeySet() *keySet {
 // addHold locks a hold with its seats.
 func (k *keySet) addHold(h resolvedHold) {
 	k.holds[h.id] = true
-	for _, id := range h.seats {
+	k.addSeats(h.seats)
+}
+
+func (k *keySet) addSeats(seats []usher.SeatID) {
+	for _, id := range seats {
 		k.seats[id] = true
 	}
 }
@@ -55,9 +59,7 @@ func (c *PlaceHold) resolve(*keySet) {}
 
 func (c *PlaceHold) lock(k *keySet, _ *resolved) {
 	k.accounts[c.Account] = true
-	for _, id := range c.Seats {
-		k.seats[id] = true
-	}
+	k.addSeats(c.Seats)
 	k.holdKeys[accountKey{c.Account, c.Key}] = true
 	k.records[recordKey{c.Account, opHold, c.Key}] = true
 }
@@ -75,6 +77,14 @@ func (c *FinishVoid) resolve(k *keySet)              { k.resolveOrders[c.Order] 
 func (c *FinishVoid) lock(k *keySet, r *resolved)    { lockOrder(k, r, c.Order) }
 func (c *SettleCapture) resolve(k *keySet)           { k.resolveOrders[c.Order] = true }
 func (c *SettleCapture) lock(k *keySet, r *resolved) { lockOrder(k, r, c.Order) }
+func (c *StaffRelease) resolve(k *keySet)            { k.resolveHolds[c.Hold] = true }
+func (c *StaffRelease) lock(k *keySet, r *resolved)  { lockHold(k, r, c.Hold) }
+func (c *CancelOrder) resolve(k *keySet)             { k.resolveOrders[c.Order] = true }
+func (c *CancelOrder) lock(k *keySet, r *resolved)   { lockOrder(k, r, c.Order) }
+func (c *BlockSeats) resolve(*keySet)                {}
+func (c *BlockSeats) lock(k *keySet, _ *resolved)    { k.addSeats(c.Seats) }
+func (c *UnblockSeats) resolve(*keySet)              {}
+func (c *UnblockSeats) lock(k *keySet, _ *resolved)  { k.addSeats(c.Seats) }
 func (expireHolds) resolve(*keySet)                  {}
 func (expireHolds) lock(*keySet, *resolved)          {}
 

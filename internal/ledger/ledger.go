@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"sync"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"usher"
@@ -19,6 +20,7 @@ type Ledger struct {
 	metrics  *metrics
 	group    *pg.Group[usher.EventID, command, answer]
 	prices   priceCache
+	codes    CodeVoider
 	watchers watchers
 
 	mu sync.Mutex
@@ -36,6 +38,13 @@ func WithMetrics(r prometheus.Registerer) Option {
 
 // WithLog sets the logger; slog.Default is used otherwise.
 func WithLog(log *slog.Logger) Option { return func(l *Ledger) { l.log = log } }
+
+// CodeVoider voids the unused codes of orders inside the transaction that cancels
+// them. It is the one thing of a cancellation that lives in another package.
+type CodeVoider func(ctx context.Context, tx pgx.Tx, orders []usher.OrderID) error
+
+// WithCodes has cancelled orders' codes voided in the commit of the cancellation.
+func WithCodes(v CodeVoider) Option { return func(l *Ledger) { l.codes = v } }
 
 // New makes a ledger on the homes.
 func New(homes *pg.Homes, opts ...Option) *Ledger {
@@ -103,6 +112,48 @@ func (l *Ledger) FinishVoid(ctx context.Context, c FinishVoid) (Order, error) {
 
 // SettleCapture records the end of a capture; see the command for its refusals.
 func (l *Ledger) SettleCapture(ctx context.Context, c SettleCapture) (Order, error) {
+	a, err := l.first(ctx, c.Order.Event(), &c)
+	return a.order, err
+}
+
+// BlockSeats takes seats out of sale; see the command for its refusals.
+func (l *Ledger) BlockSeats(ctx context.Context, c BlockSeats) (err error) {
+	if err := c.By.validate(); err != nil {
+		return err
+	}
+	if c.Seats, err = checkSeats(c.Seats); err != nil {
+		return err
+	}
+	_, err = l.first(ctx, c.Event, &c)
+	return err
+}
+
+// UnblockSeats puts seats back on sale; see the command for its refusals.
+func (l *Ledger) UnblockSeats(ctx context.Context, c UnblockSeats) (err error) {
+	if err := c.By.validate(); err != nil {
+		return err
+	}
+	if c.Seats, err = checkSeats(c.Seats); err != nil {
+		return err
+	}
+	_, err = l.first(ctx, c.Event, &c)
+	return err
+}
+
+// StaffRelease ends somebody's hold; see the command for its refusals.
+func (l *Ledger) StaffRelease(ctx context.Context, c StaffRelease) (Hold, error) {
+	if err := c.By.validate(); err != nil {
+		return Hold{}, err
+	}
+	a, err := l.first(ctx, c.Hold.Event(), &c)
+	return a.hold, err
+}
+
+// CancelOrder takes a sold order back; see the command for its refusals.
+func (l *Ledger) CancelOrder(ctx context.Context, c CancelOrder) (Order, error) {
+	if err := c.By.validate(); err != nil {
+		return Order{}, err
+	}
 	a, err := l.first(ctx, c.Order.Event(), &c)
 	return a.order, err
 }

@@ -142,6 +142,11 @@ func (l *Ledger) runOnce(ctx context.Context, pool *pgxpool.Pool, event usher.Ev
 	if err := s.write(ctx, tx); err != nil {
 		return err
 	}
+	if l.codes != nil && len(s.cancelled) > 0 {
+		if err := l.codes(ctx, tx, s.cancelled); err != nil {
+			return fmt.Errorf("void codes: %w", err)
+		}
+	}
 	if err := pg.Commit(ctx, tx); err != nil {
 		return err
 	}

@@ -36,6 +36,8 @@ type state struct {
 	partial bool
 
 	entries []*Entry
+	// cancelled orders have their codes voided in the same commit.
+	cancelled []usher.OrderID
 }
 
 type accountKey struct {

@@ -121,6 +121,8 @@ const (
 	EntryOrderVoiding   EntryType = "order_voiding"
 	EntryOrderVoided    EntryType = "order_voided"
 	EntryOrderCancelled EntryType = "order_cancelled"
+	EntrySeatsBlocked   EntryType = "seats_blocked"
+	EntrySeatsUnblocked EntryType = "seats_unblocked"
 )
 
 // Entry is one row of an event's outbox: one changing command.
