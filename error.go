@@ -111,6 +111,8 @@ type Error struct {
 	RetryAfter time.Duration
 	// Seats names the places that were the reason, if any.
 	Seats []SeatID
+	// Tiers names the tiers without seats that were the reason, if any.
+	Tiers []TierID
 	// Replayed says that this is the stored refusal of an earlier request with the
 	// same idempotency key.
 	Replayed bool

@@ -4,7 +4,8 @@ import (
 	"usher"
 )
 
-// PlaceHold asks for one to usher.PlacesMax distinct seats, all or nothing.
+// PlaceHold asks for one to usher.PlacesMax places, distinct seats and quantities
+// of general-admission tiers together, all or nothing.
 //
 // Refusals: CodeSeatUnknown, CodeSeatsUnavailable (Error.Seats names the taken
 // ones), CodeLimitExceeded, CodeSaleNotOpen, CodeSaleClosed, CodeEventCancelled,
@@ -16,6 +17,8 @@ type PlaceHold struct {
 	// require admission.
 	Session usher.SessionID
 	Seats   []usher.SeatID
+	// Items are quantities of tiers without seats; Price is ignored.
+	Items []Item
 	// Key is the caller's idempotency key, scoped to event, account and operation.
 	Key string
 }
@@ -127,6 +130,30 @@ type UnblockSeats struct {
 	Event usher.EventID
 	Seats []usher.SeatID
 	By    Staff
+}
+
+// MoveCapacity moves free capacity from one bucket of a tier to another; a bucket
+// that does not exist yet is made. The tier's capacity stays as it is.
+//
+// Refusals: CodeInvalidRequest (no such bucket), CodeStateConflict (less is free).
+type MoveCapacity struct {
+	Event    usher.EventID
+	Tier     usher.TierID
+	From, To int
+	Quantity int
+	By       Staff
+}
+
+// SetCapacity changes the capacity of one bucket. It cannot go below what is held,
+// being paid for and sold.
+//
+// Refusals: CodeInvalidRequest (no such bucket), CodeStateConflict with the numbers.
+type SetCapacity struct {
+	Event    usher.EventID
+	Tier     usher.TierID
+	Bucket   int
+	Capacity int
+	By       Staff
 }
 
 // StaffRelease ends somebody's hold before its deadline. A hold that is being

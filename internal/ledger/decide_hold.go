@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"fmt"
 	"slices"
 
 	"usher"
@@ -26,8 +27,11 @@ func (c *PlaceHold) validate() error {
 	if err := usher.CheckKey("idempotencyKey", c.Key); err != nil {
 		return err
 	}
-	if len(c.Seats) == 0 || len(c.Seats) > usher.PlacesMax {
-		return usher.Errorf(usher.CodeInvalidRequest, "a hold takes 1 to %d seats", usher.PlacesMax)
+	if err := c.validateItems(); err != nil {
+		return err
+	}
+	if n := c.places(); n == 0 || n > usher.PlacesMax {
+		return usher.Errorf(usher.CodeInvalidRequest, "a hold takes 1 to %d places", usher.PlacesMax)
 	}
 	for _, id := range c.Seats {
 		if err := usher.CheckText("seat id", string(id), 64); err != nil {
@@ -36,18 +40,26 @@ func (c *PlaceHold) validate() error {
 	}
 	c.Seats = slices.Clone(c.Seats)
 	slices.Sort(c.Seats)
-	for i, id := range c.Seats[1:] {
-		if id == c.Seats[i] {
+	for i, id := range c.Seats {
+		if i > 0 && id == c.Seats[i-1] {
 			return usher.Errorf(usher.CodeInvalidRequest, "seat %q is named twice", string(id))
 		}
 	}
 	return nil
 }
 
+func (c *PlaceHold) places() int {
+	n := len(c.Seats)
+	for _, i := range c.Items {
+		n += i.Quantity
+	}
+	return n
+}
+
 func (c *PlaceHold) digest() []byte {
-	parts := make([]string, len(c.Seats))
-	for i, id := range c.Seats {
-		parts[i] = string(id)
+	parts := column(c.Seats, func(id usher.SeatID) string { return string(id) })
+	for _, i := range c.Items {
+		parts = append(parts, fmt.Sprintf("%d\x1d%s", i.Quantity, i.Tier))
 	}
 	return digest(opHold, parts...)
 }
@@ -61,7 +73,7 @@ func (c *PlaceHold) decide(s *state) (answer, error) {
 		return answer{}, errMissed
 	}
 	if h := s.holdKeys[accountKey{c.Account, c.Key}]; h != nil {
-		return replayHold(s, h, sum)
+		return c.replay(s, h, sum)
 	}
 	k := recordKey{c.Account, opHold, c.Key}
 	if r, err := s.replay(k, sum); err != nil {
@@ -73,7 +85,7 @@ func (c *PlaceHold) decide(s *state) (answer, error) {
 		return answer{}, err
 	}
 	if refusal := c.refused(s, a); refusal != nil {
-		if refusal.Code != usher.CodeSeatUnknown && refusal.Code != usher.CodeBusy {
+		if refusal.Code != usher.CodeSeatUnknown && refusal.Code != usher.CodeInvalidRequest && refusal.Code != usher.CodeBusy {
 			s.remember(k, sum, refusal)
 		}
 		return answer{}, refusal
@@ -81,12 +93,14 @@ func (c *PlaceHold) decide(s *state) (answer, error) {
 	return answer{hold: s.holdView(c.grant(s, sum))}, nil
 }
 
-// replayHold answers as the first request was answered: the hold as placed.
-func replayHold(s *state, h *hold, digest []byte) (answer, error) {
+// replay answers as the first request was answered: the hold as placed. Its items
+// are the request's own, since the digests are the same.
+func (c *PlaceHold) replay(s *state, h *hold, digest []byte) (answer, error) {
 	if !slices.Equal(h.digest, digest) {
 		return answer{}, errKeyReused()
 	}
 	v := s.holdView(h)
+	v.Items = s.prices.itemsAt(h.PriceVersion, h.Amount.Currency, c.Items)
 	v.Status, v.GraceUntil, v.Order, v.Replayed = usher.HoldHeld, nil, usher.OrderID{}, true
 	return answer{hold: v}, nil
 }
@@ -125,18 +139,21 @@ func (c *PlaceHold) refused(s *state, a *account) *usher.Error {
 			taken = append(taken, id)
 		}
 	}
+	noTier, short := s.shortOf(c.Items)
 	switch {
-	case unknown != nil && s.partial:
+	case (unknown != nil || noTier) && s.partial:
 		return errMissed
+	case noTier:
+		return usher.Errorf(usher.CodeInvalidRequest, "this event has no such tier without seats")
 	case unknown != nil:
 		e := usher.Errorf(usher.CodeSeatUnknown, "this event has no such seat")
 		e.Seats = unknown
 		return e
-	case a.used(s.now)+len(c.Seats) > s.rules.PurchaseLimit:
+	case a.used(s.now)+c.places() > s.rules.PurchaseLimit:
 		return usher.Errorf(usher.CodeLimitExceeded, "the limit is %d per account", s.rules.PurchaseLimit)
-	case taken != nil:
-		e := usher.Errorf(usher.CodeSeatsUnavailable, "not all of these seats are available")
-		e.Seats = taken
+	case taken != nil || short != nil:
+		e := usher.Errorf(usher.CodeSeatsUnavailable, "not all of these places are available")
+		e.Seats, e.Tiers = taken, short
 		return e
 	}
 	return nil
@@ -155,17 +172,19 @@ func (c *PlaceHold) grant(s *state, sum []byte) *hold {
 		changes[i] = st.move(usher.SeatHeld, id, &expires, usher.OrderID{})
 	}
 	seats := s.prices.seatsAt(s.rules.PriceVersion, s.rules.Currency, c.Seats, tiers)
+	items := s.prices.itemsAt(s.rules.PriceVersion, s.rules.Currency, c.Items)
 	h := &hold{
 		Hold: Hold{
-			ID: id, Event: s.event, Account: c.Account, Status: usher.HoldHeld, ExpiresAt: expires, Seats: seats,
-			Amount: total(seats, s.rules.Currency), PriceVersion: s.rules.PriceVersion, CreatedAt: s.now,
+			ID: id, Event: s.event, Account: c.Account, Status: usher.HoldHeld, ExpiresAt: expires, Seats: seats, Items: items,
+			Amount: total(seats, items, s.rules.Currency), PriceVersion: s.rules.PriceVersion, CreatedAt: s.now,
 		},
-		session: c.Session, key: c.Key, digest: sum, dirty: true,
+		lines: s.draw(c.Items), places: c.places(), session: c.Session, key: c.Key, digest: sum, dirty: true, fresh: true,
 	}
+	buckets := s.moveLines(h, usher.SeatAvailable, usher.SeatHeld)
 	s.holds[id] = h
 	s.holdKeys[accountKey{c.Account, c.Key}] = h
-	s.accounts[c.Account].live[id] = usage{len(seats), false, expires}
-	s.publish(id.String(), EntryHoldPlaced, "PlaceHold", Payload{Account: c.Account, Hold: id, Seats: changes})
+	s.accounts[c.Account].live[id] = usage{h.places, false, expires}
+	s.publish(id.String(), EntryHoldPlaced, "PlaceHold", Payload{Account: c.Account, Hold: id, Seats: changes, Buckets: buckets})
 	return h
 }
 
@@ -222,7 +241,7 @@ func (s *state) endHold(h *hold, to usher.HoldStatus, t EntryType, cause string)
 		}
 	}
 	s.moveHold(h, to)
-	p := Payload{Account: h.Account, Hold: h.ID, Seats: changes}
+	p := Payload{Account: h.Account, Hold: h.ID, Seats: changes, Buckets: s.moveLines(h, usher.SeatHeld, usher.SeatAvailable)}
 	if o := s.ordersBy[h.ID]; o != nil && o.Status == usher.OrderDeclined {
 		s.moveOrder(o, usher.OrderLapsed, cause)
 		o.setLines(lineReleased)
@@ -231,10 +250,15 @@ func (s *state) endHold(h *hold, to usher.HoldStatus, t EntryType, cause string)
 	s.publish(h.ID.String(), t, cause, p)
 }
 
-// complete reports whether every seat row of the hold is in this group.
+// complete reports whether every seat and bucket row of the hold is in this group.
 func (s *state) complete(h *hold) bool {
 	for _, place := range h.Seats {
 		if s.seats[place.ID] == nil {
+			return false
+		}
+	}
+	for _, l := range h.lines {
+		if s.buckets[bucketKey{l.tier, l.bucket}] == nil {
 			return false
 		}
 	}

@@ -112,28 +112,30 @@ func (c *BeginPayment) begin(s *state, h *hold) *order {
 		h.GraceUntil = &grace
 	}
 	s.moveHold(h, usher.HoldPaymentPending)
-	changes := make([]SeatChange, len(h.Seats))
-	for i, place := range h.Seats {
-		expires := h.ExpiresAt
-		changes[i] = s.seats[place.ID].move(usher.SeatPending, h.ID, &expires, o.ID)
-	}
+	p := s.movePlaces(h, usher.SeatHeld, usher.SeatPending, o)
 	o.operation = usher.OperationID{}
 	if h.Amount.AmountMinor > 0 {
 		op := s.newOperation(o, usher.OperationAuthorize, c.Provider, s.now.Add(firstLookAfter))
 		op.MethodToken = c.MethodToken
 		o.operation = op.ID
 	}
-	s.publish(o.ID.String(), EntryPaymentBegun, "BeginPayment", Payload{Account: h.Account, Hold: h.ID, Order: o.ID, Amount: &o.Amount, Seats: changes})
+	p.Amount = &o.Amount
+	s.publish(o.ID.String(), EntryPaymentBegun, "BeginPayment", p)
 	return o
 }
 
 func newOrder(s *state, h *hold) *order {
 	o := &order{Order: Order{
 		ID: usher.NewOrderID(s.event), Hold: h.ID, Event: s.event, Account: h.Account, Status: usher.OrderPaymentPending,
-		Amount: h.Amount, Seats: h.Seats, CreatedAt: s.now,
+		Amount: h.Amount, Seats: h.Seats, Items: h.Items, CreatedAt: s.now,
 	}, dirty: true}
 	for _, place := range h.Seats {
-		o.lines = append(o.lines, line{place.ID, place.Tier, place.Price.AmountMinor, linePending})
+		o.lines = append(o.lines, line{seat: place.ID, tier: place.Tier, amount: place.Price.AmountMinor, state: linePending})
+	}
+	for _, l := range h.lines {
+		for range l.quantity {
+			o.lines = append(o.lines, line{bucket: l.bucket, tier: l.tier, amount: s.prices[h.PriceVersion][l.tier].amount, state: linePending})
+		}
 	}
 	s.orders[o.ID], s.ordersBy[h.ID] = o, o
 	return o
@@ -194,7 +196,7 @@ func (c *ConfirmOrder) decide(s *state) (answer, error) {
 	case o.Status == usher.OrderDeclined, o.operation != c.Operation, auth != nil && auth.Status == usher.OperationFailed:
 		return answer{}, conflict(o)
 	}
-	if reason := c.refused(s, o); reason != nil {
+	if reason := c.refused(s, o, h); reason != nil {
 		s.closeDoor(o, h, string(reason.Code))
 		if auth != nil {
 			s.settle(auth, usher.OperationSucceeded, "")
@@ -207,17 +209,17 @@ func (c *ConfirmOrder) decide(s *state) (answer, error) {
 
 // refused re-checks at the last moment what was checked at the hold: owner,
 // count, amount, limit and rules.
-func (c *ConfirmOrder) refused(s *state, o *order) *usher.Error {
+func (c *ConfirmOrder) refused(s *state, o *order, h *hold) *usher.Error {
 	a := s.accounts[o.Account]
 	sum := usher.Money{Currency: o.Amount.Currency}
 	for _, l := range o.lines {
-		if !s.seats[l.seat].ownedBy(o.Hold, usher.SeatPending) || s.seats[l.seat].order != o.ID {
+		if l.seat != "" && (!s.seats[l.seat].ownedBy(o.Hold, usher.SeatPending) || s.seats[l.seat].order != o.ID) {
 			panic("ledger: pending order " + o.ID.String() + " does not own seat " + string(l.seat))
 		}
 		sum.AmountMinor += l.amount
 	}
 	switch {
-	case sum != o.Amount || len(o.lines) != len(o.Seats) || c.Authorized != o.Amount:
+	case sum != o.Amount || len(o.lines) != h.places || c.Authorized != o.Amount:
 		return usher.Errorf(usher.CodePaymentMismatch, "the amount authorized is not the amount of the order")
 	case s.rules.Sale == usher.SaleCancelled:
 		return usher.Errorf(usher.CodeEventCancelled, "the event is cancelled")
@@ -231,15 +233,12 @@ func (c *ConfirmOrder) refused(s *state, o *order) *usher.Error {
 
 // sell writes seats sold, order confirmed and the capture to run, all in one commit.
 func (c *ConfirmOrder) sell(s *state, o *order, h *hold, auth *operation) {
-	changes := make([]SeatChange, len(o.lines))
-	for i, l := range o.lines {
-		changes[i] = s.seats[l.seat].move(usher.SeatSold, h.ID, nil, o.ID)
-	}
+	p := s.movePlaces(h, usher.SeatPending, usher.SeatSold, o)
+	p.Amount = &o.Amount
 	o.setLines(lineSold)
 	s.moveOrder(o, usher.OrderConfirmed, "")
 	s.moveHold(h, usher.HoldConfirmed)
 	s.accounts[o.Account].sold += len(o.lines)
-	p := Payload{Account: o.Account, Hold: h.ID, Order: o.ID, Amount: &o.Amount, Seats: changes}
 	s.publish(o.ID.String(), EntryOrderConfirmed, "ConfirmOrder", p)
 	if auth != nil {
 		s.settle(auth, usher.OperationSucceeded, "")
@@ -248,7 +247,7 @@ func (c *ConfirmOrder) sell(s *state, o *order, h *hold, auth *operation) {
 	}
 	now := s.now
 	o.CapturedAt = &now
-	p.Seats = nil
+	p.Seats, p.Buckets = nil, nil
 	s.publish(o.ID.String(), EntryOrderCaptured, "ConfirmOrder", p)
 }
 
@@ -278,23 +277,18 @@ func (c *FailPayment) decide(s *state) (answer, error) {
 		return answer{}, conflict(o)
 	}
 	s.settle(auth, usher.OperationFailed, c.ProviderCode)
-	changes := make([]SeatChange, len(h.Seats))
+	var p Payload
 	if s.now.Before(h.ExpiresAt) {
-		for i, place := range h.Seats {
-			expires := h.ExpiresAt
-			changes[i] = s.seats[place.ID].move(usher.SeatHeld, h.ID, &expires, usher.OrderID{})
-		}
+		p = s.movePlaces(h, usher.SeatPending, usher.SeatHeld, o)
 		s.moveHold(h, usher.HoldHeld)
 		s.moveOrder(o, usher.OrderDeclined, "")
 	} else {
-		for i, place := range h.Seats {
-			changes[i] = s.seats[place.ID].free()
-		}
+		p = s.movePlaces(h, usher.SeatPending, usher.SeatAvailable, o)
 		s.moveHold(h, usher.HoldExpired)
 		s.moveOrder(o, usher.OrderLapsed, "declined")
 		o.setLines(lineReleased)
 	}
-	s.publish(o.ID.String(), EntryPaymentFailed, "FailPayment", Payload{Account: o.Account, Hold: h.ID, Order: o.ID, Seats: changes})
+	s.publish(o.ID.String(), EntryPaymentFailed, "FailPayment", p)
 	return answer{order: s.orderView(o)}, nil
 }
 
@@ -362,14 +356,11 @@ func (s *state) endCapture(o *order) {
 }
 
 func (s *state) finishVoid(o *order, h *hold) {
-	changes := make([]SeatChange, len(h.Seats))
-	for i, place := range h.Seats {
-		changes[i] = s.seats[place.ID].free()
-	}
+	p := s.movePlaces(h, usher.SeatPending, usher.SeatAvailable, o)
 	s.moveHold(h, usher.HoldReleased)
 	s.moveOrder(o, usher.OrderVoided, "")
 	o.setLines(lineReleased)
-	s.publish(o.ID.String(), EntryOrderVoided, "FinishVoid", Payload{Account: o.Account, Hold: h.ID, Order: o.ID, Seats: changes})
+	s.publish(o.ID.String(), EntryOrderVoided, "FinishVoid", p)
 }
 
 // decide ends a capture: tickets may follow, or the order is cancelled before

@@ -130,10 +130,8 @@ func (c *CancelOrder) decide(s *state) (answer, error) {
 // cancel is the audited compensation: seats back, lines and codes cancelled, the
 // money given up by a void operation, all in one commit.
 func (s *state) cancel(o *order, h *hold, reason, cause string) {
-	p := Payload{Account: o.Account, Hold: h.ID, Order: o.ID, Amount: &o.Amount}
-	for _, l := range o.lines {
-		p.Seats = append(p.Seats, s.seats[l.seat].free())
-	}
+	p := s.movePlaces(h, usher.SeatSold, usher.SeatAvailable, o)
+	p.Amount = &o.Amount
 	o.setLines(lineCancelled)
 	s.accounts[o.Account].sold -= len(o.lines)
 	s.moveOrder(o, usher.OrderCancelled, reason)

@@ -15,6 +15,7 @@ type keySet struct {
 
 	accounts map[usher.AccountID]bool
 	seats    map[usher.SeatID]bool
+	tiers    map[usher.TierID]bool
 	holds    map[usher.HoldID]bool
 	holdKeys map[accountKey]bool
 	records  map[recordKey]bool
@@ -33,12 +34,13 @@ type resolvedHold struct {
 	id      usher.HoldID
 	account usher.AccountID
 	seats   []usher.SeatID
+	tiers   []usher.TierID
 }
 
 func newKeySet() *keySet {
 	return &keySet{
 		resolveHolds: map[usher.HoldID]bool{}, resolveOrders: map[usher.OrderID]bool{},
-		accounts: map[usher.AccountID]bool{}, seats: map[usher.SeatID]bool{}, holds: map[usher.HoldID]bool{},
+		accounts: map[usher.AccountID]bool{}, seats: map[usher.SeatID]bool{}, tiers: map[usher.TierID]bool{}, holds: map[usher.HoldID]bool{},
 		holdKeys: map[accountKey]bool{}, records: map[recordKey]bool{},
 	}
 }
@@ -47,6 +49,9 @@ func newKeySet() *keySet {
 func (k *keySet) addHold(h resolvedHold) {
 	k.holds[h.id] = true
 	k.addSeats(h.seats)
+	for _, id := range h.tiers {
+		k.tiers[id] = true
+	}
 }
 
 func (k *keySet) addSeats(seats []usher.SeatID) {
@@ -60,6 +65,9 @@ func (c *PlaceHold) resolve(*keySet) {}
 func (c *PlaceHold) lock(k *keySet, _ *resolved) {
 	k.accounts[c.Account] = true
 	k.addSeats(c.Seats)
+	for _, i := range c.Items {
+		k.tiers[i.Tier] = true
+	}
 	k.holdKeys[accountKey{c.Account, c.Key}] = true
 	k.records[recordKey{c.Account, opHold, c.Key}] = true
 }
@@ -85,6 +93,10 @@ func (c *BlockSeats) resolve(*keySet)                {}
 func (c *BlockSeats) lock(k *keySet, _ *resolved)    { k.addSeats(c.Seats) }
 func (c *UnblockSeats) resolve(*keySet)              {}
 func (c *UnblockSeats) lock(k *keySet, _ *resolved)  { k.addSeats(c.Seats) }
+func (c *MoveCapacity) resolve(*keySet)              {}
+func (c *MoveCapacity) lock(k *keySet, _ *resolved)  { k.tiers[c.Tier] = true }
+func (c *SetCapacity) resolve(*keySet)               {}
+func (c *SetCapacity) lock(k *keySet, _ *resolved)   { k.tiers[c.Tier] = true }
 func (expireHolds) resolve(*keySet)                  {}
 func (expireHolds) lock(*keySet, *resolved)          {}
 

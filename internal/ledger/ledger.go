@@ -140,6 +140,24 @@ func (l *Ledger) UnblockSeats(ctx context.Context, c UnblockSeats) (err error) {
 	return err
 }
 
+// MoveCapacity moves free capacity between buckets; see the command for its refusals.
+func (l *Ledger) MoveCapacity(ctx context.Context, c MoveCapacity) error {
+	if err := c.validate(); err != nil {
+		return err
+	}
+	_, err := l.first(ctx, c.Event, &c)
+	return err
+}
+
+// SetCapacity changes a bucket's capacity; see the command for its refusals.
+func (l *Ledger) SetCapacity(ctx context.Context, c SetCapacity) error {
+	if err := c.validate(); err != nil {
+		return err
+	}
+	_, err := l.first(ctx, c.Event, &c)
+	return err
+}
+
 // StaffRelease ends somebody's hold; see the command for its refusals.
 func (l *Ledger) StaffRelease(ctx context.Context, c StaffRelease) (Hold, error) {
 	if err := c.By.validate(); err != nil {

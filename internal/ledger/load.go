@@ -21,7 +21,7 @@ import (
 func (l *Ledger) load(ctx context.Context, tx pgx.Tx, event usher.EventID, k *keySet, skipLocked bool) (*state, error) {
 	s := &state{
 		event: event, partial: skipLocked,
-		accounts: map[usher.AccountID]*account{}, seats: map[usher.SeatID]*seat{}, holds: map[usher.HoldID]*hold{},
+		accounts: map[usher.AccountID]*account{}, seats: map[usher.SeatID]*seat{}, buckets: map[bucketKey]*bucket{}, holds: map[usher.HoldID]*hold{},
 		orders: map[usher.OrderID]*order{}, ordersBy: map[usher.HoldID]*order{}, operations: map[usher.OperationID]*operation{},
 		records: map[recordKey]*record{}, holdKeys: map[accountKey]*hold{},
 	}
@@ -67,10 +67,16 @@ func (b *loadBatch) lockRows(k *keySet) {
 	if len(k.seats) > 0 {
 		b.lock(sqlLockSeats, b.s.event, slices.Sorted(maps.Keys(k.seats))).Query(b.s.scanSeats)
 	}
+	if len(k.tiers) > 0 {
+		b.lock(sqlLockBuckets, b.s.event, slices.Sorted(maps.Keys(k.tiers))).Query(b.s.scanBuckets)
+	}
 	if ids := sortedIDs(k.holds); len(ids) > 0 {
 		b.lock(sqlLockHolds, ids).Query(func(rows pgx.Rows) error {
 			return b.s.scanHolds(rows, func(h *hold) { b.s.holds[h.ID] = h })
 		})
+		if len(k.tiers) > 0 {
+			b.Queue(sqlReadHoldLines, ids).Query(b.s.scanHoldLines)
+		}
 		b.lock(sqlLockOrders, ids).Query(b.s.scanOrders)
 		b.lock(sqlLockOperations, ids).Query(b.s.scanOperations)
 		b.Queue(sqlReadLines, ids).Query(b.s.scanLines)
@@ -143,6 +149,31 @@ func (s *state) scanSeats(rows pgx.Rows) error {
 	return rows.Err()
 }
 
+func (s *state) scanBuckets(rows pgx.Rows) error {
+	defer rows.Close()
+	for rows.Next() {
+		var k bucketKey
+		b := &bucket{}
+		if err := rows.Scan(&k.tier, &k.bucket, &b.available, &b.held, &b.sold, &b.version); err != nil {
+			return fmt.Errorf("scan bucket: %w", err)
+		}
+		s.buckets[k] = b
+	}
+	return rows.Err()
+}
+
+func (s *state) scanHoldLines(rows pgx.Rows) error {
+	var id usher.HoldID
+	var l holdLine
+	_, err := pgx.ForEachRow(rows, []any{&id, &l.tier, &l.bucket, &l.quantity}, func() error {
+		if h := s.holds[id]; h != nil {
+			h.lines = append(h.lines, l)
+		}
+		return nil
+	})
+	return err
+}
+
 func (s *state) scanHolds(rows pgx.Rows, add func(*hold)) error {
 	defer rows.Close()
 	for rows.Next() {
@@ -163,7 +194,7 @@ func scanHold(row pgx.Row) (*hold, error) {
 	var ids []usher.SeatID
 	var tiers []usher.TierID
 	err := row.Scan(&h.ID, &h.Account, &session, &h.Status, &h.ExpiresAt, &h.GraceUntil, &ids, &tiers, &h.PriceVersion,
-		&h.Amount.AmountMinor, &h.Amount.Currency, &h.key, &h.digest, &h.CreatedAt, &h.endedAt)
+		&h.Amount.AmountMinor, &h.Amount.Currency, &h.key, &h.digest, &h.CreatedAt, &h.endedAt, &h.places)
 	if err != nil {
 		return nil, fmt.Errorf("scan hold: %w", err)
 	}
@@ -230,7 +261,7 @@ func scanOperation(row pgx.Row) (*operation, error) {
 func (s *state) scanLines(rows pgx.Rows) error {
 	var id usher.OrderID
 	var ln line
-	_, err := pgx.ForEachRow(rows, []any{&id, &ln.seat, &ln.tier, &ln.amount, &ln.state}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&id, &ln.seat, &ln.bucket, &ln.tier, &ln.amount, &ln.state}, func() error {
 		if o := s.orders[id]; o != nil {
 			o.lines = append(o.lines, ln)
 		}
@@ -314,6 +345,7 @@ func scanLedger(row pgx.Row) (epoch, version int64, r usher.Rules, now time.Time
 // and gives orders their seats.
 func (s *state) priceHolds() {
 	price := func(h *hold) {
+		h.Items = s.prices.itemsAt(h.PriceVersion, h.Amount.Currency, itemsOf(h.lines))
 		for i := range h.Seats {
 			h.Seats[i].Price = usher.Money{
 				AmountMinor: s.prices[h.PriceVersion][h.Seats[i].Tier].amount, Currency: h.Amount.Currency,
@@ -328,7 +360,7 @@ func (s *state) priceHolds() {
 	}
 	for _, o := range s.orders {
 		if h := s.holds[o.Hold]; h != nil {
-			o.Seats = h.Seats
+			o.Seats, o.Items = h.Seats, h.Items
 		}
 	}
 }

@@ -17,12 +17,12 @@ import (
 const (
 	sqlReadHold = `
 SELECT hold_id, account_id, session_id, status, expires_at, grace_until, seat_ids, tier_ids, price_version,
-    amount_minor, currency, idempotency_key, request_digest, created_at, ended_at
+    amount_minor, currency, idempotency_key, request_digest, created_at, ended_at, places
 FROM hold WHERE hold_id = $1`
 
 	sqlReadLiveHolds = `
 SELECT hold_id, account_id, session_id, status, expires_at, grace_until, seat_ids, tier_ids, price_version,
-    amount_minor, currency, idempotency_key, request_digest, created_at, ended_at
+    amount_minor, currency, idempotency_key, request_digest, created_at, ended_at, places
 FROM hold
 WHERE event_id = $1 AND account_id = $2 AND status IN ('held', 'payment_pending')
     AND (status = 'payment_pending' OR expires_at > clock_timestamp())
@@ -46,6 +46,11 @@ FROM payment_operation WHERE order_id = $1 ORDER BY operation_id`
 
 	sqlReadSeats = `
 SELECT seat_id, tier_id, status, version, hold_expires_at FROM seat_inventory WHERE event_id = $1 ORDER BY seat_id`
+
+	sqlReadLinesOfHold = `SELECT tier_id, bucket, quantity FROM hold_line WHERE hold_id = $1 ORDER BY tier_id, bucket`
+
+	sqlReadBuckets = `
+SELECT tier_id, bucket, available, held, sold FROM inventory_bucket WHERE event_id = $1 ORDER BY tier_id, bucket`
 
 	sqlReadSeq = `SELECT seq, clock_timestamp() FROM event_ledger WHERE event_id = $1`
 
@@ -155,11 +160,15 @@ func (r *reading) holdView(ctx context.Context, h *hold) (Hold, error) {
 	v := h.Hold
 	v.Event, v.Now = v.ID.Event(), r.now
 	r.price(v.Seats, v.PriceVersion, v.Amount.Currency)
+	var err error
+	if v.Items, err = r.items(ctx, h); err != nil {
+		return Hold{}, err
+	}
 	// A hold past its deadline is over, whether or not anybody has swept it.
 	if v.Status == usher.HoldHeld && !r.now.Before(v.ExpiresAt) {
 		v.Status = usher.HoldExpired
 	}
-	err := r.tx.QueryRow(ctx, sqlReadOrderOfHold, v.ID).Scan(&v.Order)
+	err = r.tx.QueryRow(ctx, sqlReadOrderOfHold, v.ID).Scan(&v.Order)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return Hold{}, fmt.Errorf("read order of hold: %w", err)
 	}
@@ -170,6 +179,25 @@ func (r *reading) price(seats []Seat, version int, currency usher.Currency) {
 	for i := range seats {
 		seats[i].Price = usher.Money{AmountMinor: r.prices[version][seats[i].Tier].amount, Currency: currency}
 	}
+}
+
+// items reads a hold's places without names, at its prices.
+func (r *reading) items(ctx context.Context, h *hold) ([]Item, error) {
+	if h.places == len(h.Seats) {
+		return nil, nil
+	}
+	rows, err := r.tx.Query(ctx, sqlReadLinesOfHold, h.ID)
+	if err != nil {
+		return nil, fmt.Errorf("read lines of hold: %w", err)
+	}
+	lines, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (l holdLine, err error) {
+		err = row.Scan(&l.tier, &l.bucket, &l.quantity)
+		return l, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read lines of hold: %w", err)
+	}
+	return r.prices.itemsAt(h.PriceVersion, h.Amount.Currency, itemsOf(lines)), nil
 }
 
 func (r *reading) order(ctx context.Context, id usher.OrderID) (Order, error) {
@@ -185,6 +213,9 @@ func (r *reading) order(ctx context.Context, id usher.OrderID) (Order, error) {
 	v.Event, v.Now, v.Seats = id.Event(), r.now, h.Seats
 	v.HoldExpiresAt, v.GraceUntil = h.ExpiresAt, h.GraceUntil
 	r.price(v.Seats, h.PriceVersion, h.Amount.Currency)
+	if v.Items, err = r.items(ctx, h); err != nil {
+		return Order{}, err
+	}
 	if v.Status == usher.OrderDeclined && !r.now.Before(h.ExpiresAt) {
 		v.Status = usher.OrderLapsed
 	}
@@ -222,6 +253,16 @@ func (l *Ledger) Seats(ctx context.Context, event usher.EventID) (Snapshot, erro
 		out.Seats, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (s SeatState, err error) {
 			err = row.Scan(&s.ID, &s.Tier, &s.Status, &s.Version, &s.ExpiresAt)
 			return s, err
+		})
+		if err != nil {
+			return err
+		}
+		if rows, err = r.tx.Query(ctx, sqlReadBuckets, event); err != nil {
+			return fmt.Errorf("read buckets: %w", err)
+		}
+		out.Buckets, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (b BucketState, err error) {
+			err = row.Scan(&b.Tier, &b.Bucket, &b.Available, &b.Held, &b.Sold)
+			return b, err
 		})
 		return err
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -65,6 +66,7 @@ func (l *Ledger) runUntilSettled(ctx context.Context, pool *pgxpool.Pool, event 
 		switch {
 		case err == nil:
 			return
+		case errors.Is(err, errMoreDue):
 		case errors.Is(err, errStale) && stale < staleRunsMax:
 			stale++
 			l.metrics.reruns.WithLabelValues("stale").Inc()
@@ -105,6 +107,18 @@ func finishAll(items []*item, err error) {
 // in force, and this group changed nothing.
 var errStale = errors.New("epoch or rules changed")
 
+// errMoreDue says that this run freed due holds and decided nothing: more may be
+// due, and a count of what is available would be too low.
+var errMoreDue = errors.New("more holds are due")
+
+// counts reports whether a command's decision rests on how much is available.
+func counts(items []*item) bool {
+	return slices.ContainsFunc(items, func(it *item) bool {
+		c, ok := it.Cmd.(*PlaceHold)
+		return ok && len(c.Items) > 0
+	})
+}
+
 // runOnce is one transaction. Nothing is durable before Commit returns; answers
 // leave only after it did.
 func (l *Ledger) runOnce(ctx context.Context, pool *pgxpool.Pool, event usher.EventID, items []*item, skipLocked bool) error {
@@ -130,12 +144,28 @@ func (l *Ledger) runOnce(ctx context.Context, pool *pgxpool.Pool, event usher.Ev
 		return nil
 	}
 	freed := s.expireDue(keys.due)
+	l.metrics.expired.Add(float64(freed))
+	if freed == dueMax && counts(items) {
+		return l.finish(ctx, tx, s, errMoreDue)
+	}
 	answers := make([]answer, len(items))
 	errs := make([]error, len(items))
 	for i, it := range items {
 		answers[i], errs[i] = it.Cmd.decide(s)
 		answers[i].freed = freed
 	}
+	if err := l.finish(ctx, tx, s, nil); err != nil {
+		return err
+	}
+	for i, it := range items {
+		l.metrics.decided(it.Cmd, errs[i])
+		it.Finish(answers[i], errs[i])
+	}
+	return nil
+}
+
+// finish writes what changed and commits. It returns then when all went well.
+func (l *Ledger) finish(ctx context.Context, tx pgx.Tx, s *state, then error) error {
 	if err := fault.Point(ctx, "ledger.before_write"); err != nil {
 		return err
 	}
@@ -154,14 +184,9 @@ func (l *Ledger) runOnce(ctx context.Context, pool *pgxpool.Pool, event usher.Ev
 		return fmt.Errorf("%w (%w)", pg.ErrCommitUnknown, err)
 	}
 	if len(s.entries) > 0 {
-		l.watchers.wake(event)
+		l.watchers.wake(s.event)
 	}
-	for i, it := range items {
-		l.metrics.decided(it.Cmd, errs[i])
-		it.Finish(answers[i], errs[i])
-	}
-	l.metrics.expired.Add(float64(freed))
-	return nil
+	return then
 }
 
 // checkEpoch refuses a database whose epoch is older than one this process has
@@ -218,12 +243,12 @@ func readKeys(ctx context.Context, tx pgx.Tx, event usher.EventID, items []*item
 
 func eachHold(rows pgx.Rows, order *usher.OrderID, add func(resolvedHold)) error {
 	var h resolvedHold
-	dest := []any{&h.id, &h.account, &h.seats}
+	dest := []any{&h.id, &h.account, &h.seats, &h.tiers}
 	if order != nil {
 		dest = append([]any{order}, dest...)
 	}
 	_, err := pgx.ForEachRow(rows, dest, func() error {
-		add(resolvedHold{h.id, h.account, append([]usher.SeatID(nil), h.seats...)})
+		add(resolvedHold{h.id, h.account, slices.Clone(h.seats), slices.Clone(h.tiers)})
 		return nil
 	})
 	return err

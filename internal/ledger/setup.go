@@ -19,6 +19,16 @@ type Setup struct {
 	Rules usher.Rules
 	Tiers []Tier
 	Seats []SeatSetup
+	// Standing are the tiers without seats.
+	Standing []StandingSetup
+}
+
+// StandingSetup is a general-admission tier: its capacity, spread evenly over a
+// number of buckets.
+type StandingSetup struct {
+	Tier     usher.TierID
+	Capacity int
+	Buckets  int
 }
 
 // Tier is a price tier of the current price version.
@@ -50,6 +60,12 @@ INSERT INTO price_version (event_id, price_version, tier_id, name, amount_minor,
 SELECT count(*), count(*) FILTER (WHERE s.tier_id = u.tier_id)
 FROM unnest($2::text[], $3::text[]) u(seat_id, tier_id)
 JOIN seat_inventory s ON s.event_id = $1 AND s.seat_id = u.seat_id`
+
+	sqlInsertBucket = `
+INSERT INTO inventory_bucket (event_id, tier_id, bucket, available) VALUES ($1, $2, $3, $4)`
+
+	sqlCountBuckets = `
+SELECT tier_id, sum(available + held + sold) FROM inventory_bucket WHERE event_id = $1 GROUP BY tier_id`
 
 	sqlCountSeats = `SELECT count(*) FROM seat_inventory WHERE event_id = $1`
 
@@ -109,8 +125,8 @@ func (s *Setup) validate() error {
 	if err := s.Rules.Validate(); err != nil {
 		return err
 	}
-	if len(s.Seats) == 0 || len(s.Tiers) == 0 {
-		return usher.Errorf(usher.CodeInvalidRequest, "an event needs seats and price tiers")
+	if len(s.Seats)+len(s.Standing) == 0 || len(s.Tiers) == 0 {
+		return usher.Errorf(usher.CodeInvalidRequest, "an event needs places and price tiers")
 	}
 	tiers := map[usher.TierID]bool{}
 	for _, t := range s.Tiers {
@@ -137,6 +153,26 @@ func (s *Setup) validate() error {
 			return usher.Errorf(usher.CodeInvalidRequest, "seat %q is named twice", string(seat.ID))
 		}
 	}
+	return s.validateStanding(tiers)
+}
+
+// validateStanding wants each standing tier once, with a price, without seats.
+func (s *Setup) validateStanding(tiers map[usher.TierID]bool) error {
+	seen := map[usher.TierID]bool{}
+	for _, seat := range s.Seats {
+		seen[seat.Tier] = true
+	}
+	for _, st := range s.Standing {
+		switch {
+		case !tiers[st.Tier]:
+			return usher.Errorf(usher.CodeInvalidRequest, "standing tier %q has no price", string(st.Tier))
+		case seen[st.Tier]:
+			return usher.Errorf(usher.CodeInvalidRequest, "tier %q is named twice or has seats", string(st.Tier))
+		case st.Capacity < 1 || st.Capacity > 10_000_000 || st.Buckets < 1 || st.Buckets > bucketMax || st.Buckets > st.Capacity:
+			return usher.Errorf(usher.CodeInvalidRequest, "tier %q needs 1 to 10,000,000 places in 1 to %d buckets", string(st.Tier), bucketMax)
+		}
+		seen[st.Tier] = true
+	}
 	return nil
 }
 
@@ -154,6 +190,30 @@ func (s *Setup) sameAs(ctx context.Context, tx pgx.Tx) error {
 	if total != len(s.Seats) || found != total || same != total {
 		return usher.Errorf(usher.CodeStateConflict, "the event exists with other seats")
 	}
+	return s.sameStanding(ctx, tx)
+}
+
+// sameStanding compares the tiers without seats; their capacity may have been
+// changed by staff since, so only the tiers themselves count.
+func (s *Setup) sameStanding(ctx context.Context, tx pgx.Tx) error {
+	rows, err := tx.Query(ctx, sqlCountBuckets, s.Event)
+	if err != nil {
+		return fmt.Errorf("count buckets: %w", err)
+	}
+	have := map[usher.TierID]int{}
+	var id usher.TierID
+	var n int
+	if _, err := pgx.ForEachRow(rows, []any{&id, &n}, func() error { have[id] = n; return nil }); err != nil {
+		return fmt.Errorf("count buckets: %w", err)
+	}
+	for _, st := range s.Standing {
+		if _, ok := have[st.Tier]; !ok {
+			return usher.Errorf(usher.CodeStateConflict, "the event exists without the tier %q", string(st.Tier))
+		}
+	}
+	if len(have) != len(s.Standing) {
+		return usher.Errorf(usher.CodeStateConflict, "the event exists with other tiers")
+	}
 	return nil
 }
 
@@ -165,8 +225,17 @@ func (s *Setup) insert(ctx context.Context, tx pgx.Tx) error {
 	for _, t := range s.Tiers {
 		b.Queue(sqlInsertPrice, s.Event, s.Rules.PriceVersion, t.ID, t.Name, t.Price.AmountMinor, t.Withdrawn)
 	}
+	for _, st := range s.Standing {
+		for n := range st.Buckets {
+			share := st.Capacity / st.Buckets
+			if n < st.Capacity%st.Buckets {
+				share++
+			}
+			b.Queue(sqlInsertBucket, s.Event, st.Tier, n+1, share)
+		}
+	}
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
-		return fmt.Errorf("insert prices: %w", err)
+		return fmt.Errorf("insert prices and buckets: %w", err)
 	}
 	_, err := tx.CopyFrom(ctx, pgx.Identifier{"seat_inventory"}, []string{"event_id", "seat_id", "tier_id", "price_version"},
 		pgx.CopyFromSlice(len(s.Seats), func(i int) ([]any, error) {

@@ -6,26 +6,26 @@ package ledger
 // never analysed a plain join or = ANY would scan the whole event.
 const (
 	sqlDueHolds = `
-SELECT hold_id, account_id, seat_ids
+SELECT hold_id, account_id, seat_ids, standing_ids
 FROM hold
 WHERE event_id = $1 AND status = 'held' AND expires_at <= clock_timestamp()
 ORDER BY expires_at, hold_id
 LIMIT $2`
 
 	sqlResolveHolds = `
-SELECT h.hold_id, h.account_id, h.seat_ids
+SELECT h.hold_id, h.account_id, h.seat_ids, h.standing_ids
 FROM unnest($1::uuid[]) k(id)
-CROSS JOIN LATERAL (SELECT hold_id, account_id, seat_ids FROM hold WHERE hold_id = k.id OFFSET 0) h`
+CROSS JOIN LATERAL (SELECT hold_id, account_id, seat_ids, standing_ids FROM hold WHERE hold_id = k.id OFFSET 0) h`
 
 	sqlResolveOrders = `
-SELECT o.order_id, h.hold_id, h.account_id, h.seat_ids
+SELECT o.order_id, h.hold_id, h.account_id, h.seat_ids, h.standing_ids
 FROM unnest($1::uuid[]) k(id)
 CROSS JOIN LATERAL (SELECT order_id, hold_id FROM orders WHERE order_id = k.id OFFSET 0) o
-CROSS JOIN LATERAL (SELECT hold_id, account_id, seat_ids FROM hold WHERE hold_id = o.hold_id OFFSET 0) h`
+CROSS JOIN LATERAL (SELECT hold_id, account_id, seat_ids, standing_ids FROM hold WHERE hold_id = o.hold_id OFFSET 0) h`
 )
 
 // Trip 1, lock then read. Classes are locked in this order everywhere: accounts,
-// seats, holds, orders, payment operations; inside a class in key order.
+// seats, buckets, holds, orders, payment operations; inside a class in key order.
 const (
 	sqlEnsureUsage = `
 INSERT INTO account_usage (event_id, account_id)
@@ -47,13 +47,28 @@ CROSS JOIN LATERAL (
     FROM seat_inventory WHERE event_id = $1 AND seat_id = k.id
     OFFSET 0 FOR NO KEY UPDATE) s`
 
+	sqlLockBuckets = `
+SELECT b.tier_id, b.bucket, b.available, b.held, b.sold, b.version
+FROM unnest($2::text[]) k(id)
+CROSS JOIN LATERAL (
+    SELECT tier_id, bucket, available, held, sold, version
+    FROM inventory_bucket WHERE event_id = $1 AND tier_id = k.id
+    ORDER BY bucket
+    OFFSET 0 FOR NO KEY UPDATE) b`
+
+	sqlReadHoldLines = `
+SELECT l.hold_id, l.tier_id, l.bucket, l.quantity
+FROM unnest($1::uuid[]) k(id)
+CROSS JOIN LATERAL (
+    SELECT hold_id, tier_id, bucket, quantity FROM hold_line WHERE hold_id = k.id ORDER BY tier_id, bucket OFFSET 0) l`
+
 	sqlLockHolds = `
 SELECT h.hold_id, h.account_id, h.session_id, h.status, h.expires_at, h.grace_until, h.seat_ids, h.tier_ids, h.price_version,
-    h.amount_minor, h.currency, h.idempotency_key, h.request_digest, h.created_at, h.ended_at
+    h.amount_minor, h.currency, h.idempotency_key, h.request_digest, h.created_at, h.ended_at, h.places
 FROM unnest($1::uuid[]) k(id)
 CROSS JOIN LATERAL (
     SELECT hold_id, account_id, session_id, status, expires_at, grace_until, seat_ids, tier_ids, price_version,
-        amount_minor, currency, idempotency_key, request_digest, created_at, ended_at
+        amount_minor, currency, idempotency_key, request_digest, created_at, ended_at, places
     FROM hold WHERE hold_id = k.id
     OFFSET 0 FOR NO KEY UPDATE) h`
 
@@ -83,20 +98,20 @@ CROSS JOIN LATERAL (
     OFFSET 0 FOR NO KEY UPDATE) p`
 
 	sqlReadLines = `
-SELECT l.order_id, l.seat_id, l.tier_id, l.amount_minor, l.state
+SELECT l.order_id, coalesce(l.seat_id, ''), coalesce(l.bucket, 0), l.tier_id, l.amount_minor, l.state
 FROM unnest($1::uuid[]) k(id)
 CROSS JOIN LATERAL (SELECT order_id FROM orders WHERE hold_id = k.id OFFSET 0) o
 CROSS JOIN LATERAL (
-    SELECT order_id, line, seat_id, tier_id, amount_minor, state FROM order_line WHERE order_id = o.order_id
+    SELECT order_id, line, seat_id, bucket, tier_id, amount_minor, state FROM order_line WHERE order_id = o.order_id
     ORDER BY line OFFSET 0) l`
 
 	sqlReadHoldKeys = `
 SELECT h.hold_id, h.account_id, h.session_id, h.status, h.expires_at, h.grace_until, h.seat_ids, h.tier_ids, h.price_version,
-    h.amount_minor, h.currency, h.idempotency_key, h.request_digest, h.created_at, h.ended_at
+    h.amount_minor, h.currency, h.idempotency_key, h.request_digest, h.created_at, h.ended_at, h.places
 FROM unnest($2::uuid[], $3::text[]) k(account, key)
 CROSS JOIN LATERAL (
     SELECT hold_id, account_id, session_id, status, expires_at, grace_until, seat_ids, tier_ids, price_version,
-        amount_minor, currency, idempotency_key, request_digest, created_at, ended_at
+        amount_minor, currency, idempotency_key, request_digest, created_at, ended_at, places
     FROM hold WHERE event_id = $1 AND account_id = k.account AND idempotency_key = k.key OFFSET 0) h`
 
 	sqlReadRecords = `
@@ -109,10 +124,10 @@ CROSS JOIN LATERAL (
 
 	// Usage is a recount under the account's lock, never a counter that could drift.
 	sqlReadLive = `
-SELECT h.account_id, h.hold_id, h.status, h.expires_at, cardinality(h.seat_ids)
+SELECT h.account_id, h.hold_id, h.status, h.expires_at, h.places
 FROM unnest($2::uuid[]) k(id)
 CROSS JOIN LATERAL (
-    SELECT account_id, hold_id, status, expires_at, seat_ids FROM hold
+    SELECT account_id, hold_id, status, expires_at, places FROM hold
     WHERE event_id = $1 AND account_id = k.id AND status IN ('held', 'payment_pending') OFFSET 0) h`
 
 	sqlReadSold = `
@@ -151,14 +166,14 @@ WHERE l.event_id = $1`
 const (
 	sqlWriteHolds = `
 INSERT INTO hold (hold_id, event_id, account_id, session_id, status, expires_at, grace_until, seat_ids, tier_ids, price_version,
-    amount_minor, currency, idempotency_key, request_digest, created_at, ended_at)
+    amount_minor, currency, idempotency_key, request_digest, created_at, ended_at, places, standing_ids)
 SELECT u.hold_id, $1, u.account_id, u.session_id, u.status, u.expires_at, u.grace_until, string_to_array(u.seat_ids, E'\x1f'),
     string_to_array(u.tier_ids, E'\x1f'), u.price_version, u.amount_minor, u.currency, u.idempotency_key, u.request_digest,
-    u.created_at, u.ended_at
+    u.created_at, u.ended_at, u.places, string_to_array(u.standing_ids, E'\x1f')
 FROM unnest($2::uuid[], $3::uuid[], $4::uuid[], $5::text[], $6::timestamptz[], $7::timestamptz[], $8::text[], $9::text[],
-    $10::int[], $11::bigint[], $12::text[], $13::text[], $14::bytea[], $15::timestamptz[], $16::timestamptz[])
+    $10::int[], $11::bigint[], $12::text[], $13::text[], $14::bytea[], $15::timestamptz[], $16::timestamptz[], $17::int[], $18::text[])
     u(hold_id, account_id, session_id, status, expires_at, grace_until, seat_ids, tier_ids, price_version, amount_minor, currency,
-    idempotency_key, request_digest, created_at, ended_at)
+    idempotency_key, request_digest, created_at, ended_at, places, standing_ids)
 ON CONFLICT (hold_id) DO UPDATE
 SET status = excluded.status, grace_until = excluded.grace_until, ended_at = excluded.ended_at
 WHERE hold.status IN ('held', 'payment_pending')`
@@ -172,6 +187,19 @@ ON CONFLICT (event_id, seat_id) DO UPDATE
 SET price_version = excluded.price_version, status = excluded.status, hold_id = excluded.hold_id,
     hold_expires_at = excluded.hold_expires_at, order_id = excluded.order_id, version = excluded.version
 WHERE seat_inventory.version < excluded.version`
+
+	sqlWriteBuckets = `
+INSERT INTO inventory_bucket (event_id, tier_id, bucket, available, held, sold, version)
+SELECT $1, u.tier_id, u.bucket, u.available, u.held, u.sold, u.version
+FROM unnest($2::text[], $3::int[], $4::int[], $5::int[], $6::int[], $7::bigint[]) u(tier_id, bucket, available, held, sold, version)
+ON CONFLICT (event_id, tier_id, bucket) DO UPDATE
+SET available = excluded.available, held = excluded.held, sold = excluded.sold, version = excluded.version
+WHERE inventory_bucket.version < excluded.version`
+
+	sqlWriteHoldLines = `
+INSERT INTO hold_line (hold_id, tier_id, bucket, quantity)
+SELECT u.hold_id, u.tier_id, u.bucket, u.quantity
+FROM unnest($1::uuid[], $2::text[], $3::int[], $4::int[]) u(hold_id, tier_id, bucket, quantity)`
 
 	sqlWriteOrders = `
 INSERT INTO orders (order_id, hold_id, event_id, account_id, amount_minor, currency, price_version, status, payment_operation_id,
@@ -188,10 +216,10 @@ SET status = excluded.status, payment_operation_id = excluded.payment_operation_
 WHERE orders.closed_at IS NULL`
 
 	sqlWriteLines = `
-INSERT INTO order_line (order_id, line, event_id, account_id, seat_id, tier_id, amount_minor, state)
-SELECT u.order_id, u.line, $1, u.account_id, u.seat_id, u.tier_id, u.amount_minor, u.state
-FROM unnest($2::uuid[], $3::smallint[], $4::uuid[], $5::text[], $6::text[], $7::bigint[], $8::text[])
-    u(order_id, line, account_id, seat_id, tier_id, amount_minor, state)
+INSERT INTO order_line (order_id, line, event_id, account_id, seat_id, bucket, tier_id, amount_minor, state)
+SELECT u.order_id, u.line, $1, u.account_id, u.seat_id, u.bucket, u.tier_id, u.amount_minor, u.state
+FROM unnest($2::uuid[], $3::smallint[], $4::uuid[], $5::text[], $6::int[], $7::text[], $8::bigint[], $9::text[])
+    u(order_id, line, account_id, seat_id, bucket, tier_id, amount_minor, state)
 ON CONFLICT (order_id, line) DO UPDATE SET state = excluded.state`
 
 	sqlWriteOperations = `

@@ -25,6 +25,7 @@ type state struct {
 
 	accounts   map[usher.AccountID]*account
 	seats      map[usher.SeatID]*seat
+	buckets    map[bucketKey]*bucket
 	holds      map[usher.HoldID]*hold
 	orders     map[usher.OrderID]*order
 	ordersBy   map[usher.HoldID]*order
@@ -87,11 +88,15 @@ type seat struct {
 
 type hold struct {
 	Hold
+	lines   []holdLine
+	places  int
 	session usher.SessionID
 	key     string
 	digest  []byte
 	endedAt *time.Time
 	dirty   bool
+	// fresh holds are placed in this group: their lines are not written yet.
+	fresh bool
 }
 
 type order struct {
@@ -101,8 +106,10 @@ type order struct {
 	dirty     bool
 }
 
+// line is one place of an order: a seat, or one unit of a bucket.
 type line struct {
 	seat   usher.SeatID
+	bucket int
 	tier   usher.TierID
 	amount int64
 	state  string
@@ -137,6 +144,7 @@ type recordResult struct {
 	Code    usher.Code     `json:"code,omitempty"`
 	Message string         `json:"message,omitempty"`
 	Seats   []usher.SeatID `json:"seats,omitempty"`
+	Tiers   []usher.TierID `json:"tiers,omitempty"`
 }
 
 // price is one tier at one price version.
@@ -234,7 +242,7 @@ func (s *state) moveHold(h *hold, to usher.HoldStatus) {
 			s.pendingInEvent++
 		}
 		if a != nil {
-			a.live[h.ID] = usage{len(h.Seats), to == usher.HoldPaymentPending, h.ExpiresAt}
+			a.live[h.ID] = usage{h.places, to == usher.HoldPaymentPending, h.ExpiresAt}
 		}
 	default:
 		now := s.now
@@ -297,7 +305,7 @@ func (s *state) publish(aggregate string, t EntryType, cause string, p Payload) 
 func (s *state) remember(k recordKey, digest []byte, err *usher.Error) {
 	until := s.now.Add(refusalKept)
 	s.records[k] = &record{digest: digest, expires: &until, dirty: true,
-		result: recordResult{Code: err.Code, Message: err.Message, Seats: err.Seats}}
+		result: recordResult{Code: err.Code, Message: err.Message, Seats: err.Seats, Tiers: err.Tiers}}
 }
 
 // replay finds the stored refusal or result of a key. It fails with
@@ -314,7 +322,7 @@ func (s *state) replay(k recordKey, digest []byte) (*record, error) {
 }
 
 func (r *record) refusal() error {
-	return &usher.Error{Code: r.result.Code, Message: r.result.Message, Seats: r.result.Seats, Replayed: true}
+	return &usher.Error{Code: r.result.Code, Message: r.result.Message, Seats: r.result.Seats, Tiers: r.result.Tiers, Replayed: true}
 }
 
 func errKeyReused() error {
@@ -324,7 +332,7 @@ func errKeyReused() error {
 // view returns the hold as it stands.
 func (s *state) holdView(h *hold) Hold {
 	v := h.Hold
-	v.Seats = slices.Clone(h.Seats)
+	v.Seats, v.Items = slices.Clone(h.Seats), slices.Clone(h.Items)
 	v.Now = s.now
 	if o := s.ordersBy[h.ID]; o != nil {
 		v.Order = o.ID
@@ -338,7 +346,7 @@ func (s *state) orderView(o *order) Order {
 	v.Now = s.now
 	if h := s.holds[o.Hold]; h != nil {
 		v.HoldExpiresAt, v.GraceUntil = h.ExpiresAt, h.GraceUntil
-		v.Seats = slices.Clone(h.Seats)
+		v.Seats, v.Items = slices.Clone(h.Seats), slices.Clone(h.Items)
 	}
 	if op := s.operations[o.operation]; op != nil {
 		c := op.Operation
@@ -363,10 +371,15 @@ func (t priceTable) seatsAt(version int, currency usher.Currency, ids []usher.Se
 	return out
 }
 
-func total(seats []Seat, currency usher.Currency) usher.Money {
+func total(seats []Seat, items []Item, currency usher.Currency) usher.Money {
 	sum := usher.Money{Currency: currency}
 	for _, s := range seats {
 		sum = sum.Add(s.Price)
+	}
+	for _, i := range items {
+		for range i.Quantity {
+			sum = sum.Add(i.Price)
+		}
 	}
 	return sum
 }

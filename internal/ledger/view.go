@@ -13,6 +13,13 @@ type Seat struct {
 	Price usher.Money
 }
 
+// Item is a quantity of places without names in one tier; Price is for one.
+type Item struct {
+	Tier     usher.TierID
+	Quantity int
+	Price    usher.Money
+}
+
 // Hold is a hold as it stands, or as it was first answered when Replayed.
 type Hold struct {
 	ID      usher.HoldID
@@ -24,6 +31,7 @@ type Hold struct {
 	ExpiresAt    time.Time
 	GraceUntil   *time.Time
 	Seats        []Seat
+	Items        []Item
 	Amount       usher.Money
 	PriceVersion int
 	CreatedAt    time.Time
@@ -44,6 +52,7 @@ type Order struct {
 	Status      usher.OrderStatus
 	Amount      usher.Money
 	Seats       []Seat
+	Items       []Item
 	CreatedAt   time.Time
 	ConfirmedAt *time.Time
 	CapturedAt  *time.Time
@@ -97,6 +106,13 @@ type SeatState struct {
 	ExpiresAt *time.Time
 }
 
+// BucketState is one bucket of a general-admission tier.
+type BucketState struct {
+	Tier                  usher.TierID
+	Bucket                int
+	Available, Held, Sold int
+}
+
 // Snapshot is every seat of an event together with the number of the last
 // change it contains.
 type Snapshot struct {
@@ -104,6 +120,8 @@ type Snapshot struct {
 	Seq   int64
 	Now   time.Time
 	Seats []SeatState
+	// Buckets are the places without names, by tier and bucket.
+	Buckets []BucketState
 }
 
 // EntryType names what an outbox entry reports.
@@ -123,6 +141,7 @@ const (
 	EntryOrderCancelled EntryType = "order_cancelled"
 	EntrySeatsBlocked   EntryType = "seats_blocked"
 	EntrySeatsUnblocked EntryType = "seats_unblocked"
+	EntryCapacityMoved  EntryType = "capacity_moved"
 )
 
 // Entry is one row of an event's outbox: one changing command.
@@ -146,6 +165,17 @@ type Payload struct {
 	Order   usher.OrderID   `json:"orderId,omitzero"`
 	Amount  *usher.Money    `json:"amount,omitempty"`
 	Seats   []SeatChange    `json:"seats,omitempty"`
+	Buckets []BucketChange  `json:"buckets,omitempty"`
+}
+
+// BucketChange is a bucket after an entry.
+type BucketChange struct {
+	Tier      usher.TierID `json:"tierId"`
+	Bucket    int          `json:"bucket"`
+	Available int          `json:"available"`
+	Held      int          `json:"held"`
+	Sold      int          `json:"sold"`
+	Version   int64        `json:"version"`
 }
 
 // SeatChange is the move of one seat within an entry.

@@ -20,6 +20,7 @@ func (s *state) write(ctx context.Context, tx pgx.Tx) error {
 	b := &writeBatch{}
 	s.queueHolds(b)
 	s.queueSeats(b)
+	s.queueBuckets(b)
 	s.queueOrders(b)
 	s.queueOperations(b)
 	s.queueRecords(b)
@@ -73,7 +74,59 @@ func (s *state) queueHolds(b *writeBatch) {
 		column(rows, func(h *hold) string { return h.key }),
 		column(rows, func(h *hold) []byte { return h.digest }),
 		column(rows, func(h *hold) time.Time { return h.CreatedAt }),
-		column(rows, func(h *hold) *time.Time { return h.endedAt }))
+		column(rows, func(h *hold) *time.Time { return h.endedAt }),
+		column(rows, func(h *hold) int32 { return int32(h.places) }),
+		column(rows, func(h *hold) string { return join(h.Items, func(i Item) string { return string(i.Tier) }) }))
+	s.queueHoldLines(b, rows)
+}
+
+// queueHoldLines writes the lines of holds that are new in this group.
+func (s *state) queueHoldLines(b *writeBatch, holds []*hold) {
+	type row struct {
+		usher.HoldID
+		holdLine
+	}
+	var rows []row
+	for _, h := range holds {
+		if h.fresh {
+			for _, l := range h.lines {
+				rows = append(rows, row{h.ID, l})
+			}
+		}
+	}
+	if len(rows) == 0 {
+		return
+	}
+	b.expect("hold_line", len(rows), sqlWriteHoldLines,
+		column(rows, func(r row) usher.HoldID { return r.HoldID }),
+		column(rows, func(r row) string { return string(r.tier) }),
+		column(rows, func(r row) int32 { return int32(r.bucket) }),
+		column(rows, func(r row) int32 { return int32(r.quantity) }))
+}
+
+func (s *state) queueBuckets(b *writeBatch) {
+	var keys []bucketKey
+	for k, v := range s.buckets {
+		if v.dirty {
+			keys = append(keys, k)
+		}
+	}
+	if len(keys) == 0 {
+		return
+	}
+	slices.SortFunc(keys, func(x, y bucketKey) int {
+		if c := strings.Compare(string(x.tier), string(y.tier)); c != 0 {
+			return c
+		}
+		return x.bucket - y.bucket
+	})
+	b.expect("inventory_bucket", len(keys), sqlWriteBuckets, s.event,
+		column(keys, func(k bucketKey) string { return string(k.tier) }),
+		column(keys, func(k bucketKey) int32 { return int32(k.bucket) }),
+		column(keys, func(k bucketKey) int32 { return int32(s.buckets[k].available) }),
+		column(keys, func(k bucketKey) int32 { return int32(s.buckets[k].held) }),
+		column(keys, func(k bucketKey) int32 { return int32(s.buckets[k].sold) }),
+		column(keys, func(k bucketKey) int64 { return s.buckets[k].version }))
 }
 
 func (s *state) queueSeats(b *writeBatch) {
@@ -141,7 +194,8 @@ func (s *state) queueLines(b *writeBatch, orders []*order) {
 		column(rows, func(r row) usher.OrderID { return r.ID }),
 		column(rows, func(r row) int16 { return r.n }),
 		column(rows, func(r row) usher.AccountID { return r.Account }),
-		column(rows, func(r row) string { return string(r.seat) }),
+		column(rows, func(r row) *string { return nullable(string(r.seat)) }),
+		column(rows, func(r row) *int32 { return nullable(int32(r.bucket)) }),
 		column(rows, func(r row) string { return string(r.tier) }),
 		column(rows, func(r row) int64 { return r.amount }),
 		column(rows, func(r row) string { return r.state }))

@@ -65,6 +65,20 @@ CREATE TABLE seat_inventory (
         END)
 ) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05);
 
+-- General admission: places without names, counted per tier. A tier may be split
+-- into buckets (channels, or separate ledgers for extreme heat); capacity is
+-- available + held + sold, and held includes what is being paid for.
+CREATE TABLE inventory_bucket (
+    event_id  integer NOT NULL,
+    tier_id   text    COLLATE "C" NOT NULL,
+    bucket    integer NOT NULL,
+    available integer NOT NULL CHECK (available >= 0),
+    held      integer NOT NULL DEFAULT 0 CHECK (held >= 0),
+    sold      integer NOT NULL DEFAULT 0 CHECK (sold >= 0),
+    version   bigint  NOT NULL DEFAULT 0,
+    PRIMARY KEY (event_id, tier_id, bucket)
+) WITH (fillfactor = 50);
+
 -- The row an account's commands of one event line up on: limits are recounted under it.
 CREATE TABLE account_usage (
     event_id   integer NOT NULL,
@@ -83,6 +97,10 @@ CREATE TABLE hold (
     grace_until     timestamptz,
     seat_ids        text[]      COLLATE "C" NOT NULL,
     tier_ids        text[]      COLLATE "C" NOT NULL,
+    -- The tiers of which the hold has places without names (see hold_line), and
+    -- how many places it has in all.
+    standing_ids    text[]      COLLATE "C" NOT NULL DEFAULT '{}',
+    places          integer     NOT NULL CHECK (places BETWEEN 1 AND 6),
     price_version   integer     NOT NULL,
     amount_minor    bigint      NOT NULL,
     currency        text        NOT NULL,
@@ -104,6 +122,15 @@ CREATE TABLE hold (
 CREATE INDEX hold_due ON hold (event_id, expires_at) WHERE status = 'held';
 CREATE INDEX hold_live ON hold (event_id, account_id) WHERE status IN ('held', 'payment_pending');
 CREATE INDEX hold_pending ON hold (event_id, grace_until) WHERE status = 'payment_pending';
+
+-- From which buckets a hold's places without names come. Never changed.
+CREATE TABLE hold_line (
+    hold_id  uuid    NOT NULL,
+    tier_id  text    COLLATE "C" NOT NULL,
+    bucket   integer NOT NULL,
+    quantity integer NOT NULL CHECK (quantity > 0),
+    PRIMARY KEY (hold_id, tier_id, bucket)
+);
 
 CREATE TABLE orders (
     order_id             uuid        NOT NULL PRIMARY KEY,
@@ -140,11 +167,14 @@ CREATE TABLE order_line (
     line         smallint NOT NULL,
     event_id     integer  NOT NULL,
     account_id   uuid     NOT NULL,
-    seat_id      text     COLLATE "C" NOT NULL,
+    -- A line is one place: a seat, or one unit of a bucket.
+    seat_id      text     COLLATE "C",
+    bucket       integer,
     tier_id      text     COLLATE "C" NOT NULL,
     amount_minor bigint   NOT NULL,
     state        text     NOT NULL CHECK (state IN ('pending', 'sold', 'released', 'cancelled')),
-    PRIMARY KEY (order_id, line)
+    PRIMARY KEY (order_id, line),
+    CONSTRAINT order_line_place CHECK ((seat_id IS NULL) <> (bucket IS NULL))
 );
 -- The promise itself: whatever the code forgets, a seat has one sold line at most.
 CREATE UNIQUE INDEX order_line_sold ON order_line (event_id, seat_id) WHERE state = 'sold';
@@ -220,5 +250,5 @@ CREATE TABLE outbox_cursor (
 );
 
 -- +goose Down
-DROP TABLE outbox_cursor, outbox, idempotency_record, payment_operation, order_line, orders, hold, account_usage,
-    seat_inventory, price_version, event_rules, event_ledger;
+DROP TABLE outbox_cursor, outbox, idempotency_record, payment_operation, order_line, orders, hold_line, hold, account_usage,
+    inventory_bucket, seat_inventory, price_version, event_rules, event_ledger;
