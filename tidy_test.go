@@ -48,10 +48,11 @@ var narrow = map[string][]string{
 
 // testSupport may be imported by tests only; it imports what it sets up.
 var testSupport = map[string][]string{
-	"internal/pg/pgtest":              {"internal/pg", "internal/pg/embedded"},
-	"internal/pg/pgtest/withpostgres": {"internal/pg/pgtest"},
-	"internal/sim/paysim/paysimtest":  {"internal/sim/paysim"},
-	"internal/seatmap/linetest":       {},
+	"internal/pg/pgtest":               {"internal/pg", "internal/pg/embedded"},
+	"internal/pg/pgtest/withpostgres":  {"internal/pg/pgtest"},
+	"internal/pg/embedded/postgresbin": {"internal/pg/embedded"},
+	"internal/sim/paysim/paysimtest":   {"internal/sim/paysim"},
+	"internal/seatmap/linetest":        {},
 }
 
 type source struct {

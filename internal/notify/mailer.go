@@ -3,6 +3,7 @@ package notify
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/wneessen/go-mail"
@@ -172,7 +174,7 @@ func (m *Mailer) prepare(l letter) (*mail.Msg, *mail.Client, error) {
 	msg := mail.NewMsg(mail.WithNoDefaultUserAgent())
 	msg.FromMailAddress(m.from)
 	msg.ToMailAddress(&netmail.Address{Address: l.to})
-	msg.Subject(l.subject)
+	setSubject(msg, l.subject)
 	msg.SetMessageIDWithValue(l.messageID)
 	msg.SetDate()
 	// Nobody's holiday notice should answer.
@@ -203,6 +205,30 @@ func (m *Mailer) prepare(l letter) (*mail.Msg, *mail.Client, error) {
 		return nil, nil, fmt.Errorf("make mail client: %w", err)
 	}
 	return msg, client, nil
+}
+
+// setSubject sets the subject. Plain ASCII that looks like an encoded word would
+// be decoded by the reader's mail program, so it is encoded itself (RFC 2047).
+func setSubject(msg *mail.Msg, s string) {
+	if !strings.Contains(s, "=?") {
+		msg.Subject(s)
+		return
+	}
+	const wordBytes = 45 // 60 characters of base64: a word has at most 75
+	var words []string
+	var chunk []byte
+	flush := func() {
+		words = append(words, "=?utf-8?b?"+base64.StdEncoding.EncodeToString(chunk)+"?=")
+		chunk = nil
+	}
+	for _, r := range s {
+		if len(chunk)+utf8.RuneLen(r) > wordBytes {
+			flush()
+		}
+		chunk = utf8.AppendRune(chunk, r)
+	}
+	flush()
+	msg.SetGenHeaderPreformatted(mail.HeaderSubject, strings.Join(words, "\r\n "))
 }
 
 // explain sorts a failure: an answer of 500 or more to this mail's envelope or

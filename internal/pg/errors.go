@@ -72,6 +72,10 @@ func Unavailable(err error) error {
 func isUnavailable(err error) bool {
 	var ne net.Error
 	var ce *pgconn.ConnectError
+	if errors.As(err, &ce) {
+		// No connection, for whatever reason the server gives.
+		return true
+	}
 	switch s := State(err); {
 	case s == stateReadOnly, s == stateQueryCanceled, s == stateLockTimeout:
 		return true
@@ -80,6 +84,6 @@ func isUnavailable(err error) bool {
 	case s != "":
 		return false
 	}
-	return errors.As(err, &ce) || errors.As(err, &ne) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+	return errors.As(err, &ne) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, context.DeadlineExceeded) || pgconn.Timeout(err) || pgconn.SafeToRetry(err)
 }

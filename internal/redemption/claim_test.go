@@ -15,19 +15,19 @@ import (
 )
 
 func TestClaim(t *testing.T) {
+	b := setup(t)
 	for settle, status := range map[redemption.Settle]usher.CodeStatus{
 		redemption.SettleNow:   usher.CodeUsed,
 		redemption.SettleLater: usher.CodeProcessing,
 	} {
 		t.Run(string(settle), func(t *testing.T) {
-			b := setup(t)
-			d, ticket := b.device(t, concert, settle), b.issue(t, concert, "A-1")[0]
+			d, ticket := b.device(t, concert, settle), b.issue(t, concert, anySeat())[0]
 			red, err := b.Claim(t.Context(), redemption.Claim{Device: d, Code: ticket.Code, TransactionID: "T1"})
 			if err != nil {
 				t.Fatalf("claim: %v", err)
 			}
 			want := redemption.Redemption{
-				ID: red.ID, Ticket: ticket.ID, Event: concert, Seat: "A-1", Tier: "stalls", Device: d.ID, TransactionID: "T1",
+				ID: red.ID, Ticket: ticket.ID, Event: concert, Seat: ticket.Seat, Tier: "stalls", Device: d.ID, TransactionID: "T1",
 				Status: status, Current: status, Instruction: "Open the gate",
 				ClaimedAt: red.ClaimedAt, ConfirmBy: red.ClaimedAt.Add(2 * time.Minute), Now: red.Now,
 			}
@@ -42,7 +42,8 @@ func TestClaim(t *testing.T) {
 				t.Errorf("ticket is %+v, want %s", got, status)
 			}
 			// A human gate records both edges: claimed, then settled as admitted.
-			settled := b.count(t, `SELECT count(*) FROM redemption WHERE result = 'admitted' AND settled_at >= claimed_at`)
+			settled := b.count(t, `SELECT count(*) FROM redemption
+				WHERE redemption_id = $1 AND result = 'admitted' AND settled_at >= claimed_at`, red.ID)
 			if (settled == 1) != (settle == redemption.SettleNow) {
 				t.Errorf("%d redemptions are settled", settled)
 			}

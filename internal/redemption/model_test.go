@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"pgregory.net/rapid"
 
 	"usher"
@@ -100,7 +101,7 @@ func (m *model) claim(t *rapid.T) {
 func (m *model) confirm(t *rapid.T) {
 	c := m.codes[rapid.IntRange(0, len(m.codes)-1).Draw(t, "code")]
 	if c.red == nil {
-		t.Skip("not claimed")
+		return
 	}
 	result := rapid.SampledFrom(results).Draw(t, "result")
 	out, err := m.bed.report(m.t.Context(), c.device, *c.red, result)
@@ -135,7 +136,7 @@ func (m *model) confirm(t *rapid.T) {
 func (m *model) lapse(t *rapid.T) {
 	c := m.codes[rapid.IntRange(0, len(m.codes)-1).Draw(t, "code")]
 	if c.red == nil || c.lapsed {
-		t.Skip("no limit to pass")
+		return
 	}
 	m.bed.lapse(m.t, *c.red)
 	c.lapsed = true
@@ -168,8 +169,8 @@ func (m *model) restart(*rapid.T) { m.bed.restart() }
 // check compares everything after every step, and every move with the graph.
 func (m *model) check(t *rapid.T) {
 	used := m.entries
-	for _, c := range m.codes {
-		got := m.bed.ticket(m.t, c.ticket)
+	for _, got := range m.read(t) {
+		c := m.codes[slices.IndexFunc(m.codes, func(c *modelCode) bool { return c.ticket.ID == got.ID })]
 		if got.Status != c.status || got.Cancelled != c.cancelled {
 			t.Fatalf("code is %s (cancelled %t), want %s (%t)", got.Status, got.Cancelled, c.status, c.cancelled)
 		}
@@ -184,6 +185,23 @@ func (m *model) check(t *rapid.T) {
 	if n, err := m.bed.EntryCount(m.t.Context(), concert); n != used || err != nil {
 		t.Fatalf("entry count is %d (%v), want %d", n, err, used)
 	}
+}
+
+// read reads the run's codes in one statement.
+func (m *model) read(t *rapid.T) []redemption.Ticket {
+	var ids []usher.TicketID
+	for _, c := range m.codes {
+		ids = append(ids, c.ticket.ID)
+	}
+	rows, _ := m.bed.shard.Query(m.t.Context(), `SELECT ticket_id, status, cancelled_at IS NOT NULL FROM code WHERE ticket_id = ANY($1)`, ids)
+	out, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (k redemption.Ticket, err error) {
+		err = row.Scan(&k.ID, &k.Status, &k.Cancelled)
+		return k, err
+	})
+	if err != nil || len(out) != len(ids) {
+		t.Fatalf("read %d codes (%v), want %d", len(out), err, len(ids))
+	}
+	return out
 }
 
 // reaches says whether a path of the graph leads from one state to the other.

@@ -110,8 +110,8 @@ func TestIssueWaitsForThePool(t *testing.T) {
 }
 
 func TestCancelledOrderHasNoUsableCode(t *testing.T) {
+	b := setup(t)
 	t.Run("after issue", func(t *testing.T) {
-		b := setup(t)
 		tickets := b.issue(t, concert, "A-1", "A-2")
 		b.mustScan(t, b.device(t, concert, redemption.SettleNow), tickets[0].Code)
 		for range 2 {
@@ -130,8 +130,7 @@ func TestCancelledOrderHasNoUsableCode(t *testing.T) {
 		}
 	})
 	t.Run("before issue", func(t *testing.T) {
-		b := setup(t)
-		order := b.sell(t, concert, "A-1")
+		order := b.sell(t, concert, anySeat())
 		mustExec(t, b.shard, `UPDATE order_line SET state = 'cancelled' WHERE order_id = $1`, order)
 		if err := b.read(t.Context(), concert, entry(ledger.EntryOrderCaptured, order), entry(ledger.EntryOrderCancelled, order)); err != nil {
 			t.Fatalf("read: %v", err)
@@ -141,8 +140,7 @@ func TestCancelledOrderHasNoUsableCode(t *testing.T) {
 		}
 	})
 	t.Run("in one batch", func(t *testing.T) {
-		b := setup(t)
-		order := b.sell(t, concert, "A-1")
+		order := b.sell(t, concert, anySeat())
 		if err := b.read(t.Context(), concert, entry(ledger.EntryOrderCaptured, order), entry(ledger.EntryOrderCancelled, order)); err != nil {
 			t.Fatalf("read: %v", err)
 		}

@@ -137,6 +137,8 @@ func (p *proxy) copy(to, from net.Conn) {
 func TestHomeShardDown(t *testing.T) {
 	for name, down := range map[string]func(*proxy){"refused": (*proxy).cut, "silent": (*proxy).hush} {
 		t.Run(name, func(t *testing.T) {
+			// They mostly wait for time limits.
+			t.Parallel()
 			p := newProxy(t, pgtest.Database(t))
 			b := openBench(t, pgtest.Database(t), p.url)
 			b.exec(b.homes.Directory, `INSERT INTO event_home (event_id, shard) VALUES ($1, 1)`, event)

@@ -30,6 +30,7 @@ func wantUnavailable(t *testing.T, err error, words ...string) {
 }
 
 func TestSecondStartContinues(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	c := start(t, testConfig(dir))
 	keep(t, c.URL("postgres"), "first")
@@ -81,6 +82,7 @@ func TestServerIsSetUpForTheDemo(t *testing.T) {
 }
 
 func TestNotDurableAndOwnSettings(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(tempDir(t))
 	cfg.Durable, cfg.MaxConnections = false, 33
 	cfg.Settings = map[string]string{"deadlock_timeout": "50ms"}
@@ -94,6 +96,7 @@ func TestNotDurableAndOwnSettings(t *testing.T) {
 }
 
 func TestAnyFolderName(t *testing.T) {
+	t.Parallel()
 	base := filepath.Dir(usedDir(t))
 	for _, name := range []string{"with space", `a,b "c'`, "per%20cent+plus", "[x]*?雪", strings.Repeat("long", 30)} {
 		t.Run(name, func(t *testing.T) {
@@ -107,7 +110,7 @@ func TestAnyFolderName(t *testing.T) {
 			if n := len(filepath.Join(c.SocketDir(), ".s.PGSQL.5432")); n >= 100 {
 				t.Errorf("socket path has %d bytes", n)
 			}
-			out, err := exec.Command(filepath.Join(c.Installation().Bin, "psql"), c.URL("postgres"), "-Atc", "SELECT 'psql too'").CombinedOutput()
+			out, err := exec.Command("psql", c.URL("postgres"), "-Atc", "SELECT 'psql too'").CombinedOutput()
 			if err != nil || strings.TrimSpace(string(out)) != "psql too" {
 				t.Errorf("psql says %q (%v)", out, err)
 			}
@@ -124,6 +127,7 @@ func TestAnyFolderName(t *testing.T) {
 }
 
 func TestInUse(t *testing.T) {
+	t.Parallel()
 	dir := usedDir(t)
 	c := start(t, testConfig(dir))
 	_, err := embedded.Start(t.Context(), testConfig(dir))
@@ -135,6 +139,7 @@ func TestInUse(t *testing.T) {
 }
 
 func TestStopTwiceAndInHaste(t *testing.T) {
+	t.Parallel()
 	dir := usedDir(t)
 	c := start(t, testConfig(dir))
 	keep(t, c.URL("postgres"), "in haste")
@@ -153,6 +158,7 @@ func TestStopTwiceAndInHaste(t *testing.T) {
 }
 
 func TestStartGivesUpWithItsContext(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	dir := tempDir(t)
 	go func() {
@@ -185,6 +191,7 @@ func waitForFile(ctx context.Context, pattern string) {
 }
 
 func TestOtherMajorVersion(t *testing.T) {
+	t.Parallel()
 	dir := usedDir(t)
 	in, err := embedded.Find(t.Context())
 	if err != nil {
@@ -227,6 +234,7 @@ func TestUnusableFolders(t *testing.T) {
 }
 
 func TestServerThatRefusesToStart(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(tempDir(t))
 	cfg.Durable = false
 	cfg.Settings = map[string]string{"shared_buffers": "much"}
@@ -252,6 +260,7 @@ func TestServerThatRefusesItsClients(t *testing.T) {
 }
 
 func TestLogBeginsAnew(t *testing.T) {
+	t.Parallel()
 	dir := usedDir(t)
 	cfg := testConfig(dir)
 	if err := os.Truncate(filepath.Join(dir, "server.log"), embedded.MaxLog+1); err != nil {
@@ -272,6 +281,7 @@ func TestLogBeginsAnew(t *testing.T) {
 }
 
 func TestDestroy(t *testing.T) {
+	t.Parallel()
 	dir := usedDir(t)
 	p := startUsher(t, dir)
 	p.ready()

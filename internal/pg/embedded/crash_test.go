@@ -45,6 +45,7 @@ func socketDirOf(t *testing.T, dir string) string {
 }
 
 func TestOrphanIsAdopted(t *testing.T) {
+	t.Parallel()
 	for name, suffix := range map[string]string{"plain": "", "socket elsewhere": " and space"} {
 		t.Run(name, func(t *testing.T) {
 			dir := tempDir(t) + suffix
@@ -64,6 +65,7 @@ func TestOrphanIsAdopted(t *testing.T) {
 }
 
 func TestOrphanWithOtherSettingsIsRestarted(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	pid := orphaned(t, dir, "orphan")
 	cfg := testConfig(dir)
@@ -82,6 +84,7 @@ func TestOrphanWithOtherSettingsIsRestarted(t *testing.T) {
 }
 
 func TestSilentOrphanIsReplaced(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	pid := orphaned(t, dir, "orphan")
 	// A stopped process takes connections into its backlog and never answers, and
@@ -95,6 +98,7 @@ func TestSilentOrphanIsReplaced(t *testing.T) {
 }
 
 func TestOrphanThatIsShuttingDown(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	pid := orphaned(t, dir, "orphan")
 	// A smart shutdown waits for this client to leave; the next start must not.
@@ -136,6 +140,7 @@ func TestOrphanThatIsShuttingDown(t *testing.T) {
 }
 
 func TestCrashedClusterRecovers(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	pid := orphaned(t, dir, "crashed")
 	// Its other processes are still alive for a moment and hold its memory.
@@ -149,6 +154,7 @@ func TestCrashedClusterRecovers(t *testing.T) {
 }
 
 func TestStalePidFiles(t *testing.T) {
+	t.Parallel()
 	dir := usedDir(t)
 	c := start(t, testConfig(dir))
 	good, err := os.ReadFile(pidFile(dir))
@@ -213,6 +219,7 @@ func otherProgram(t *testing.T) int {
 }
 
 func TestKilledDuringInitdb(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	// At different depths: a folder just made, a catalogue half filled.
 	for _, progress := range []string{"*", "base/1/*"} {
@@ -231,6 +238,7 @@ func TestKilledDuringInitdb(t *testing.T) {
 }
 
 func TestLockOfDeadUsherIsFree(t *testing.T) {
+	t.Parallel()
 	dir := usedDir(t)
 	p := startUsher(t, dir)
 	p.ready()
@@ -241,6 +249,7 @@ func TestLockOfDeadUsherIsFree(t *testing.T) {
 }
 
 func TestUsherThatEndsInOrderStopsItsServer(t *testing.T) {
+	t.Parallel()
 	dir := usedDir(t)
 	p := startUsher(t, dir)
 	p.ready()

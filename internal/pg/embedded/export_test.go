@@ -24,9 +24,6 @@ func (c *Cluster) Pid() int { return c.server.pid }
 // MaxLog is where a start begins a new log file, in bytes.
 const MaxLog = maxLog
 
-// DownloadedBin is where Download puts the binaries.
-var DownloadedBin = downloadedBin
-
 // DownloadPackage names a package of any platform, for Download's tests.
 type DownloadPackage = downloadPackage
 

@@ -140,7 +140,7 @@ func candidates(ctx context.Context) []string {
 		}
 	}
 	if state, err := StateDir(); err == nil {
-		dirs = append(dirs, downloadedBin(state))
+		dirs = append(dirs, DownloadedBin(state))
 	}
 	var unique []string
 	for _, d := range dirs {

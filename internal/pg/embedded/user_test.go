@@ -44,6 +44,7 @@ var ordinary = []string{
 // TestAsOrdinaryUser runs the tests above once more as nobody. For a caller who
 // is no root they have run as they are.
 func TestAsOrdinaryUser(t *testing.T) {
+	t.Parallel()
 	if !asRoot() {
 		return
 	}
@@ -112,6 +113,7 @@ func TestUnwritableFolder(t *testing.T) {
 }
 
 func TestRootOpensTheWayForTheServer(t *testing.T) {
+	t.Parallel()
 	if !asRoot() {
 		return // an ordinary user's server is the user itself
 	}
@@ -167,6 +169,7 @@ func TestRootDoesNotOpenOthersFolders(t *testing.T) {
 }
 
 func TestRootTakesOverAnothersData(t *testing.T) {
+	t.Parallel()
 	if !asRoot() {
 		return // only root can
 	}

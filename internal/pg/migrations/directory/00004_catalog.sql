@@ -18,6 +18,7 @@ CREATE TABLE event (
     venue           text        NOT NULL,
     starts_at       timestamptz NOT NULL,
     time_zone       text        NOT NULL,
+    queue_opens_at  timestamptz,
     opens_at        timestamptz,
     currency        text        NOT NULL,
     rules           jsonb       NOT NULL,

@@ -1,0 +1,136 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"usher"
+	"usher/internal/pg"
+	"usher/internal/waitingroom"
+	"usher/internal/work"
+)
+
+const (
+	// openEvery is how often the opener looks for events that are due. Within it a
+	// due time is met to the millisecond.
+	openEvery = time.Second
+	// openTimeout bounds the opening of one event.
+	openTimeout = 5 * time.Second
+)
+
+// runOpener opens queues and sales at their times, in one process at a time. The
+// lease lives with the rooms: the directory may be away when a sale opens.
+func (c *Catalog) runOpener(ctx context.Context) {
+	_ = work.Leader(ctx, c.homes.Room, "catalog.opener", func(ctx context.Context) error {
+		done := map[usher.EventID]bool{}
+		for {
+			next := c.openAll(ctx, done)
+			t := time.NewTimer(next)
+			select {
+			case <-ctx.Done():
+				t.Stop()
+				return ctx.Err()
+			case <-t.C:
+			}
+		}
+	})
+}
+
+// openAll opens what is due and says when to look again. done remembers events
+// with nothing left to open, for this leader.
+func (c *Catalog) openAll(ctx context.Context, done map[usher.EventID]bool) time.Duration {
+	next := openEvery
+	i := c.events.Load()
+	if i == nil {
+		return next
+	}
+	for _, e := range i.list {
+		if e.Status != StatusPublished || done[e.ID] {
+			continue
+		}
+		own, cancel := context.WithTimeout(ctx, openTimeout)
+		left, err := c.openDue(own, e)
+		cancel()
+		switch {
+		case err != nil:
+			c.log.WarnContext(ctx, "queue or sale cannot be opened yet", "event", e.ID, "error", err)
+		case left == nil:
+			// By hand only, or open: operators have it from here on.
+			done[e.ID] = true
+		default:
+			next = min(next, max(*left, time.Millisecond))
+		}
+	}
+	return next
+}
+
+const sqlShardNow = `SELECT clock_timestamp()`
+
+// openDue opens the event's queue and sale if their times have come by the clock
+// of its home. It goes by what ledger and room say, not by a memory of its own:
+// a sale that an operator paused or closed stays so, and an opening that crashed
+// between the two is finished. left is the time to the next opening, nil when
+// there is none to come.
+func (c *Catalog) openDue(ctx context.Context, e Event) (left *time.Duration, err error) {
+	pool, err := c.homes.Shard(ctx, e.ID)
+	if err != nil {
+		return nil, err
+	}
+	var now time.Time
+	if err := pool.QueryRow(ctx, sqlShardNow).Scan(&now); err != nil {
+		return nil, fmt.Errorf("read time of %s: %w", e.ID, pg.Unavailable(err))
+	}
+	wait := func(at *time.Time) {
+		if d := at.Sub(now); left == nil || d < *left {
+			left = &d
+		}
+	}
+	room := waitingroom.Status{Round: 1, Phase: usher.QueueOpen}
+	if e.Rules.AdmissionRequired {
+		if room, err = c.rooms.Status(ctx, e.ID); err != nil {
+			return nil, err
+		}
+	}
+	// Later rounds begin when operators say so.
+	if room.Phase == usher.QueueScheduled && room.Round == 1 {
+		if e.QueueOpensAt == nil || !now.Before(*e.QueueOpensAt) {
+			if err := c.rooms.SetPhase(ctx, e.ID, usher.QueuePrequeue); err != nil {
+				return nil, err
+			}
+			room.Phase = usher.QueuePrequeue
+		} else {
+			wait(e.QueueOpensAt)
+		}
+	}
+	if e.OpensAt == nil {
+		return left, nil
+	}
+	if now.Before(*e.OpensAt) {
+		wait(e.OpensAt)
+		return left, nil
+	}
+	return left, c.openSale(ctx, e, room)
+}
+
+// openSale opens a scheduled sale and its room. If the sale is open already, the
+// room of the first round is opened if nobody was let through it yet: that is
+// what a crash between the two leaves.
+func (c *Catalog) openSale(ctx context.Context, e Event, room waitingroom.Status) error {
+	rules, _, err := c.ledger.Rules(ctx, e.ID)
+	if err != nil {
+		return err
+	}
+	switch {
+	case rules.Sale == usher.SaleScheduled:
+		if err := c.moveSale(ctx, e.ID, usher.SaleOpen, usher.SaleScheduled); err != nil {
+			return err
+		}
+	case rules.Sale != usher.SaleOpen || room.Round > 1:
+		return nil
+	}
+	if room.Phase == usher.QueueScheduled || room.Phase == usher.QueuePrequeue {
+		return c.moveRoom(ctx, e, usher.QueueOpen)
+	}
+	return nil
+}

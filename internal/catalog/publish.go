@@ -1,0 +1,138 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"usher"
+	"usher/internal/fault"
+	"usher/internal/ledger"
+	"usher/internal/pg"
+	"usher/internal/redemption"
+	"usher/internal/seatmap"
+	"usher/internal/waitingroom"
+)
+
+const (
+	sqlFreezeEvent = `UPDATE event SET frozen_at = coalesce(frozen_at, clock_timestamp()) WHERE event_id = $1`
+
+	sqlPublishEvent = `
+UPDATE event SET status = 'published', published_at = clock_timestamp() WHERE event_id = $1 AND status = 'draft'`
+)
+
+// Publish turns a draft into an event that can be sold. Each step is durable
+// before the next begins, and repeating it changes nothing, so that a
+// publication that crashed or failed is simply published again:
+//
+//  1. the draft is frozen: chart and prices no longer change;
+//  2. the chart is copied to the home shard;
+//  3. the ledger makes inventory, rules and prices, with the sale scheduled;
+//  4. the waiting room is made, if the rules require admission;
+//  5. the ticket pool is made;
+//  6. the status becomes published, and the event is seen.
+//
+// It fails with CodeNotFound, with CodeStateConflict for an event that is over
+// or lacks chart or prices, with CodeInvalidRequest when a step refuses its
+// part, and with CodeUnavailable.
+func (c *Catalog) Publish(ctx context.Context, id usher.EventID) (Event, error) {
+	e, chart, err := c.freeze(ctx, id)
+	if err != nil || e.Status == StatusPublished {
+		return e, err
+	}
+	for _, step := range []struct {
+		name string
+		run  func(context.Context, Event, *seatmap.Chart) error
+	}{
+		{"chart", func(ctx context.Context, e Event, chart *seatmap.Chart) error { return c.charts.Copy(ctx, e.ID, chart) }},
+		{"ledger", c.setUp},
+		{"room", c.createRoom},
+		{"pool", c.createPool},
+		{"status", c.markPublished},
+	} {
+		if err := step.run(ctx, e, chart); err != nil {
+			return Event{}, fmt.Errorf("publish %s, step %s: %w", id, step.name, err)
+		}
+		if err := fault.Point(ctx, "catalog.published_"+step.name); err != nil {
+			return Event{}, fmt.Errorf("publish %s, after step %s: %w", id, step.name, err)
+		}
+	}
+	c.log.InfoContext(ctx, "event published", "event", id, "seats", chart.Len())
+	if e, err = c.current(ctx, id); err != nil {
+		return Event{}, err
+	}
+	// What is due already need not wait for the opener.
+	if _, err := c.openDue(ctx, e); err != nil {
+		c.log.WarnContext(ctx, "queue or sale opens later", "event", id, "error", err)
+	}
+	return e, nil
+}
+
+// freeze checks that the draft is complete and stops changes to it. From its
+// commit on, this publication can only be finished.
+func (c *Catalog) freeze(ctx context.Context, id usher.EventID) (Event, *seatmap.Chart, error) {
+	e, err := c.current(ctx, id)
+	if err != nil || e.Status == StatusPublished {
+		return e, nil, err
+	}
+	if e.Status != StatusDraft {
+		return e, nil, usher.Errorf(usher.CodeStateConflict, "the event is %s", string(e.Status))
+	}
+	if e.Chart == "" {
+		return e, nil, usher.Errorf(usher.CodeStateConflict, "the event has no chart yet")
+	}
+	chart, err := c.charts.ByHash(ctx, e.Chart)
+	if err != nil {
+		return e, nil, err
+	}
+	for _, t := range chart.Tiers() {
+		if _, ok := e.tierOf(t.ID); !ok {
+			return e, nil, usher.Errorf(usher.CodeStateConflict, "the tier %q has no price yet", string(t.ID))
+		}
+	}
+	err = pg.InTx(ctx, c.homes.Directory, func(tx pgx.Tx) error {
+		d, err := lockDraft(ctx, tx, id)
+		switch {
+		case err != nil:
+			return err
+		case d.status != StatusDraft || d.chart != e.Chart:
+			return usher.Errorf(usher.CodeStateConflict, "the event was changed at the same moment: publish it again")
+		}
+		_, err = tx.Exec(ctx, sqlFreezeEvent, id)
+		return err
+	})
+	if err != nil {
+		return e, nil, fmt.Errorf("freeze %s: %w", id, err)
+	}
+	// Read again under the freeze: a price may have changed up to it.
+	e, err = c.current(ctx, id)
+	return e, chart, err
+}
+
+func (c *Catalog) setUp(ctx context.Context, e Event, chart *seatmap.Chart) error {
+	s := ledger.Setup{Event: e.ID, Rules: e.Rules, Tiers: ledgerTiers(e.Tiers)}
+	for _, seat := range chart.Seats() {
+		s.Seats = append(s.Seats, ledger.SeatSetup{ID: seat.ID, Tier: seat.Tier})
+	}
+	return c.ledger.SetUp(ctx, s)
+}
+
+func (c *Catalog) createRoom(ctx context.Context, e Event, _ *seatmap.Chart) error {
+	if !e.Rules.AdmissionRequired {
+		return nil
+	}
+	return c.rooms.Create(ctx, waitingroom.RoomSetup{
+		Event: e.ID, OpensAt: e.OpensAt, PurchaseLimit: e.Rules.PurchaseLimit, RatePerSecond: e.RatePerSecond, ActiveMax: e.ActiveMax,
+	})
+}
+
+func (c *Catalog) createPool(ctx context.Context, e Event, _ *seatmap.Chart) error {
+	_, err := c.pools.CreatePool(ctx, e.ID, e.Tenant, redemption.DefaultPoolRules())
+	return err
+}
+
+func (c *Catalog) markPublished(ctx context.Context, e Event, _ *seatmap.Chart) error {
+	_, err := c.homes.Directory.Exec(ctx, sqlPublishEvent, e.ID)
+	return pg.Unavailable(err)
+}

@@ -1,0 +1,249 @@
+package catalog_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"usher"
+	"usher/internal/catalog"
+)
+
+func TestSale(t *testing.T) {
+	h := newHouse(t)
+	ctx := t.Context()
+	e := h.published(concert())
+	type step struct {
+		name  string
+		do    func(context.Context, usher.EventID) error
+		code  usher.Code
+		sale  usher.SaleStatus
+		phase usher.QueuePhase
+	}
+	for _, s := range []step{
+		{"pause a scheduled sale", h.Pause, usher.CodeStateConflict, usher.SaleScheduled, usher.QueuePrequeue},
+		{"resume a scheduled sale", h.Resume, usher.CodeStateConflict, usher.SaleScheduled, usher.QueuePrequeue},
+		{"open", h.Open, "", usher.SaleOpen, usher.QueueOpen},
+		{"open again", h.Open, "", usher.SaleOpen, usher.QueueOpen},
+		{"pause", h.Pause, "", usher.SalePaused, usher.QueuePaused},
+		{"pause again", h.Pause, "", usher.SalePaused, usher.QueuePaused},
+		{"open a paused sale", h.Open, usher.CodeStateConflict, usher.SalePaused, usher.QueuePaused},
+		{"resume", h.Resume, "", usher.SaleOpen, usher.QueueOpen},
+		{"close", h.Close, "", usher.SaleClosed, usher.QueueClosed},
+		{"close again", h.Close, "", usher.SaleClosed, usher.QueueClosed},
+		{"resume a closed sale", h.Resume, usher.CodeStateConflict, usher.SaleClosed, usher.QueueClosed},
+		{"pause a closed sale", h.Pause, usher.CodeStateConflict, usher.SaleClosed, usher.QueueClosed},
+		{"end", h.End, "", usher.SaleClosed, usher.QueueClosed},
+		{"end again", h.End, "", usher.SaleClosed, usher.QueueClosed},
+		{"cancel what has ended", h.Cancel, usher.CodeStateConflict, usher.SaleClosed, usher.QueueClosed},
+		{"open what has ended", h.Open, usher.CodeStateConflict, usher.SaleClosed, usher.QueueClosed},
+	} {
+		wantCode(t, s.name, s.do(ctx, e.ID), s.code)
+		h.wantSale(e.ID, s.sale, s.phase)
+	}
+	if got, err := h.Get(ctx, e.ID); err != nil || got.Status != catalog.StatusEnded || got.ClosedAt == nil {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	wantCode(t, "open nothing", h.Open(ctx, e.ID+1), usher.CodeNotFound)
+}
+
+func TestCancel(t *testing.T) {
+	h := newHouse(t)
+	ctx := t.Context()
+	n := concert()
+	draft := h.draft(n)
+	wantCode(t, "open a draft", h.Open(ctx, draft.ID), usher.CodeStateConflict)
+	for range 2 {
+		if err := h.Cancel(ctx, draft.ID); err != nil {
+			t.Fatalf("cancel a draft: %v", err)
+		}
+	}
+	_, err := h.Publish(ctx, draft.ID)
+	wantCode(t, "publish what is cancelled", err, usher.CodeStateConflict)
+	n.Slug = "second"
+	later := n.StartsAt.Add(-time.Hour)
+	n.QueueOpensAt = &later
+	e := h.published(n)
+	h.wantSale(e.ID, usher.SaleScheduled, usher.QueueScheduled)
+	if err := h.Cancel(ctx, e.ID); err != nil {
+		t.Fatalf("cancel: %v", err)
+	}
+	// Nobody could have joined: the room need not close.
+	h.wantSale(e.ID, usher.SaleCancelled, usher.QueueScheduled)
+	wantCode(t, "end what is cancelled", h.End(ctx, e.ID), usher.CodeStateConflict)
+}
+
+// A room that is away does not keep the ledger from stopping.
+func TestPauseWithoutRoom(t *testing.T) {
+	h := newHouse(t)
+	ctx := t.Context()
+	e := h.published(concert())
+	if err := h.Open(ctx, e.ID); err != nil {
+		t.Fatalf("open: %v", err)
+	}
+	h.room.Cut()
+	wantCode(t, "pause", h.Pause(ctx, e.ID), usher.CodeUnavailable)
+	h.wantSale(e.ID, usher.SalePaused, "")
+	h.room.Mend()
+	err := h.Pause(ctx, e.ID)
+	for usher.CodeOf(err) == usher.CodeUnavailable {
+		err = h.Pause(ctx, e.ID)
+	}
+	if err != nil {
+		t.Errorf("pause again: %v", err)
+	}
+	h.wantSale(e.ID, usher.SalePaused, usher.QueuePaused)
+}
+
+// A shard that is away keeps a sale from opening, and the room is not opened.
+func TestOpenWithoutShard(t *testing.T) {
+	h := newHouse(t)
+	ctx := t.Context()
+	e := h.published(concert())
+	h.shard.Cut()
+	wantCode(t, "open", h.Open(ctx, e.ID), usher.CodeUnavailable)
+	h.shard.Mend()
+	if s, err := h.rooms.Status(ctx, e.ID); err != nil || s.Phase != usher.QueuePrequeue {
+		t.Errorf("the room is %s, %v", s.Phase, err)
+	}
+}
+
+func TestClubWithoutRoom(t *testing.T) {
+	h := newHouse(t)
+	ctx := t.Context()
+	n := concert()
+	r := usher.DefaultRules("EUR")
+	r.AdmissionRequired = false
+	n.Rules = &r
+	e := h.published(n)
+	for _, do := range []func(context.Context, usher.EventID) error{h.Open, h.Pause, h.Resume, h.Close} {
+		if err := do(ctx, e.ID); err != nil {
+			t.Errorf("steer: %v", err)
+		}
+	}
+	_, err := h.rooms.Status(ctx, e.ID)
+	wantCode(t, "room", err, usher.CodeNotFound)
+}
+
+// databaseNow is the time that counts.
+func (h *house) databaseNow() (now time.Time) {
+	h.t.Helper()
+	if err := h.homes.Shards()[0].Pool.QueryRow(h.t.Context(), `SELECT clock_timestamp()`).Scan(&now); err != nil {
+		h.t.Fatalf("read time: %v", err)
+	}
+	return now
+}
+
+// until waits for the ledger to say so; looking takes its time.
+func (h *house) until(id usher.EventID, sale usher.SaleStatus) time.Time {
+	h.t.Helper()
+	for {
+		rules, _, err := h.ledger.Rules(h.t.Context(), id)
+		if err != nil {
+			h.t.Fatalf("rules: %v", err)
+		}
+		if rules.Sale == sale {
+			return h.databaseNow()
+		}
+	}
+}
+
+// The sale opens at its instant by database time, by itself, in whichever
+// process leads, and not before; the directory may be away by then.
+func TestOpensByItself(t *testing.T) {
+	h := newHouse(t)
+	other := h.again()
+	n := concert()
+	opens := h.databaseNow().Add(4 * time.Second)
+	queue := opens.Add(-time.Second)
+	n.OpensAt, n.QueueOpensAt = &opens, &queue
+	e := h.published(n)
+	h.wantSale(e.ID, usher.SaleScheduled, usher.QueueScheduled)
+	if _, err := other.Get(t.Context(), e.ID); err != nil {
+		t.Fatalf("the other process does not know it: %v", err)
+	}
+	h.run()
+	other.run()
+	h.directory.Cut()
+	at := h.until(e.ID, usher.SaleOpen)
+	if at.Before(opens) {
+		t.Errorf("opened %v early", opens.Sub(at))
+	}
+	for {
+		s, err := h.rooms.Status(t.Context(), e.ID)
+		if err != nil {
+			t.Fatalf("status: %v", err)
+		}
+		if s.Phase == usher.QueueOpen {
+			break
+		}
+	}
+	h.directory.Mend()
+}
+
+// An opening that crashed between ledger and room is finished; what an operator
+// closed or paused stays.
+func TestOpenerConverges(t *testing.T) {
+	h := newHouse(t)
+	ctx := t.Context()
+	n := concert()
+	past := h.databaseNow().Add(-time.Minute)
+	n.OpensAt = &past
+	e := h.published(n)
+	h.wantSale(e.ID, usher.SaleOpen, usher.QueueOpen)
+	if err := h.Pause(ctx, e.ID); err != nil {
+		t.Fatalf("pause: %v", err)
+	}
+	n.Slug = "half"
+	soon := h.databaseNow().Add(time.Hour)
+	n.OpensAt = &soon
+	half := h.published(n)
+	if _, err := h.ledger.ChangeRules(ctx, half.ID, func(r *usher.Rules) { r.Sale = usher.SaleOpen }); err != nil {
+		t.Fatalf("half open: %v", err)
+	}
+	if _, err := h.homes.Directory.Exec(ctx, `UPDATE event SET opens_at = clock_timestamp() WHERE event_id = $1`, half.ID); err != nil {
+		t.Fatalf("move time: %v", err)
+	}
+	fresh := h.again()
+	fresh.run()
+	for {
+		s, err := h.rooms.Status(ctx, half.ID)
+		if err != nil {
+			t.Fatalf("status: %v", err)
+		}
+		if s.Phase == usher.QueueOpen {
+			break
+		}
+	}
+	h.wantSale(e.ID, usher.SalePaused, usher.QueuePaused)
+}
+
+func TestSamples(t *testing.T) {
+	h := newHouse(t)
+	ctx := t.Context()
+	tenant := usher.NewTenantID()
+	first, err := h.Samples(ctx, tenant)
+	if err != nil || len(first) != 2 {
+		t.Fatalf("samples: %v", err)
+	}
+	for i, seats := range []int{50_000, 100} {
+		s, err := h.ledger.Seats(ctx, first[i].ID)
+		if err != nil || len(s.Seats) != seats {
+			t.Errorf("%s has %d seats, %v", first[i].Slug, len(s.Seats), err)
+		}
+	}
+	h.wantSale(first[0].ID, usher.SaleOpen, usher.QueueOpen)
+	h.wantSale(first[1].ID, usher.SaleOpen, "")
+	if rules, _, _ := h.ledger.Rules(ctx, first[1].ID); rules.AdmissionRequired {
+		t.Error("the club has a waiting room")
+	}
+	// A restart leaves them as they are, closed ones too.
+	if err := h.Close(ctx, first[1].ID); err != nil {
+		t.Fatalf("close: %v", err)
+	}
+	again, err := h.again().Samples(ctx, tenant)
+	if err != nil || len(again) != 2 || again[0].ID != first[0].ID || again[1].ID != first[1].ID {
+		t.Errorf("again: %v", err)
+	}
+	h.wantSale(first[1].ID, usher.SaleClosed, "")
+}

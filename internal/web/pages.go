@@ -1,0 +1,260 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"html/template"
+	"maps"
+	"net/http"
+	"strings"
+	"time"
+
+	"usher"
+	"usher/internal/catalog"
+)
+
+// pagePolicy is the security policy of the pages: their own files and nothing else.
+const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// pages renders the pages of the shop.
+type pages struct {
+	templates *template.Template
+	assets    assets
+}
+
+func newPages() *pages {
+	a := loadAssets()
+	t := template.New("").Funcs(template.FuncMap{"asset": a.url})
+	return &pages{templates: template.Must(t.ParseFS(files, "templates/*.html")), assets: a}
+}
+
+// view is what every page gets.
+type view struct {
+	Lang, OtherLang lang
+	Title           string
+	// Path is where signing in leads back to.
+	Path     string
+	SignedIn bool
+	// Script is the page's own script; Data is what it reads.
+	Script string
+	Data   map[string]any
+
+	Message  string
+	Events   []eventLine
+	Event    *eventLine
+	Problems []Problem
+}
+
+// T returns a text of the page's language.
+func (v view) T(key string) string { return texts[v.Lang][key] }
+
+// eventLine is an event as pages show it, with times in the event's own zone.
+type eventLine struct {
+	ID                string
+	Name, Venue       string
+	StartsAt, OpensAt string
+	Sale              saleStatus
+	Queued            bool
+	Tiers             []tierLine
+}
+
+type tierLine struct{ Name, Price string }
+
+// newView begins a page in the reader's language.
+func (s *Server) newView(r *http.Request, title, script string) view {
+	l := langOf(r)
+	v := view{Lang: l, OtherLang: chinese, Path: r.URL.Path, Script: script}
+	if l == chinese {
+		v.OtherLang = english
+	}
+	if v.Title = texts[l][title]; v.Title == "" {
+		v.Title = title
+	}
+	_, err := s.session(r)
+	v.SignedIn = err == nil
+	v.Data = map[string]any{"lang": l, "texts": texts[l], "digits": usher.Currencies, "cardPage": s.cfg.CardPage}
+	return v
+}
+
+// show renders a page as a whole before any of it is sent.
+func (s *Server) show(w http.ResponseWriter, r *http.Request, status int, name string, v view) {
+	var body bytes.Buffer
+	if err := s.pages.templates.ExecuteTemplate(&body, name, v); err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", pagePolicy)
+	h.Set("Content-Language", string(v.Lang))
+	h.Set("Vary", "Accept-Language, Cookie")
+	w.WriteHeader(status)
+	// A reader that went away is no failure of ours.
+	_, _ = w.Write(body.Bytes())
+}
+
+// showError is the page for a failure: what it is, without anything of ours.
+func (s *Server) showError(w http.ResponseWriter, r *http.Request, err error) {
+	p := s.report(r.Context(), err)
+	v := s.newView(r, "usher", "app.js")
+	v.Message = v.T("unavailable")
+	if p.Status < http.StatusInternalServerError {
+		v.Message = v.T("notFound")
+	}
+	for name, values := range p.GetHeaders() {
+		w.Header()[name] = values
+	}
+	s.show(w, r, p.Status, "message.html", v)
+}
+
+// notFound answers what no route answers: a page to a browser, a problem to a
+// program.
+func (s *Server) notFound(w http.ResponseWriter, r *http.Request, err error) {
+	api := strings.HasPrefix(r.URL.Path, "/v1/")
+	if !api && strings.Contains(r.Header.Get("Accept"), "text/html") && usher.CodeOf(err) == usher.CodeNotFound {
+		s.showError(w, r, err)
+		return
+	}
+	s.fail(w, r, err)
+}
+
+func (s *Server) addPages(mux *http.ServeMux) {
+	mux.HandleFunc("GET /{$}", s.homePage)
+	mux.HandleFunc("GET /sign-in", s.signInPage)
+	mux.HandleFunc("GET /problems", s.problemsPage)
+	mux.HandleFunc("GET /events/{eventId}", s.eventPage("event.html", "event.js"))
+	mux.HandleFunc("GET /events/{eventId}/seats", s.eventPage("seats.html", "seats.js"))
+	mux.HandleFunc("GET /events/{eventId}/queue", s.pages.assets.waitingPage())
+	mux.HandleFunc("GET /pay/{holdId}", s.payPage)
+	mux.HandleFunc("GET /orders/{orderId}", s.orderPage)
+	mux.HandleFunc("GET /static/{name}", func(w http.ResponseWriter, r *http.Request) {
+		if _, ok := s.pages.assets[r.PathValue("name")]; !ok {
+			s.fail(w, r, usher.Errorf(usher.CodeNotFound, "no such file"))
+			return
+		}
+		s.pages.assets.serve(w, r)
+	})
+}
+
+func (s *Server) homePage(w http.ResponseWriter, r *http.Request) {
+	v := s.newView(r, "events", "app.js")
+	var err error
+	if v.Events, err = s.eventLines(r.Context(), v.Lang); err != nil {
+		s.showError(w, r, err)
+		return
+	}
+	s.show(w, r, http.StatusOK, "home.html", v)
+}
+
+func (s *Server) signInPage(w http.ResponseWriter, r *http.Request) {
+	s.show(w, r, http.StatusOK, "signin.html", s.newView(r, "signIn", "signin.js"))
+}
+
+func (s *Server) problemsPage(w http.ResponseWriter, r *http.Request) {
+	v := s.newView(r, "problems", "app.js")
+	for _, code := range usher.Codes {
+		v.Problems = append(v.Problems, *problemOf(&usher.Error{Code: code}))
+	}
+	s.show(w, r, http.StatusOK, "problems.html", v)
+}
+
+// eventPage shows an event, or what is chosen within it.
+func (s *Server) eventPage(name, script string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		event, err := usher.ParseEventID(r.PathValue("eventId"))
+		if err != nil {
+			s.showError(w, r, err)
+			return
+		}
+		v := s.newView(r, "", script)
+		line, data, err := s.eventLine(r.Context(), event, v.Lang)
+		if err != nil {
+			s.showError(w, r, err)
+			return
+		}
+		v.Title, v.Event = line.Name, &line
+		maps.Copy(v.Data, data)
+		s.show(w, r, http.StatusOK, name, v)
+	}
+}
+
+// payPage is where the provider's card page leads back to: its script checks out
+// with the token. Opening the page by itself pays nothing.
+func (s *Server) payPage(w http.ResponseWriter, r *http.Request) {
+	var hold usher.HoldID
+	if err := hold.UnmarshalText([]byte(r.PathValue("holdId"))); err != nil {
+		s.showError(w, r, err)
+		return
+	}
+	v := s.newView(r, "pay", "pay.js")
+	v.Event = &eventLine{ID: hold.Event().String()}
+	v.Data["holdId"] = hold
+	s.show(w, r, http.StatusOK, "pay.html", v)
+}
+
+func (s *Server) orderPage(w http.ResponseWriter, r *http.Request) {
+	var order usher.OrderID
+	if err := order.UnmarshalText([]byte(r.PathValue("orderId"))); err != nil {
+		s.showError(w, r, err)
+		return
+	}
+	v := s.newView(r, "order", "order.js")
+	v.Data["orderId"] = order
+	s.show(w, r, http.StatusOK, "order.html", v)
+}
+
+// showTime words a time in an event's zone, and names the zone: a reader
+// elsewhere must not take it for local time.
+func showTime(t *time.Time, zone *time.Location, l lang) string {
+	if t == nil {
+		return ""
+	}
+	format := "Mon, 2 Jan 2006, 15:04"
+	if l == chinese {
+		format = "2006年1月2日 15:04"
+	}
+	return t.In(zone).Format(format) + " (" + zone.String() + ")"
+}
+
+// eventLines are the events for the home page.
+func (s *Server) eventLines(ctx context.Context, l lang) ([]eventLine, error) {
+	events, err := s.deps.Catalog.List(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	lines := make([]eventLine, 0, len(events))
+	for _, e := range events {
+		lines = append(lines, s.lineOf(ctx, e, l))
+	}
+	return lines, nil
+}
+
+// eventLine is one event for its pages, and what their scripts need of it.
+func (s *Server) eventLine(ctx context.Context, id usher.EventID, l lang) (eventLine, map[string]any, error) {
+	e, err := s.publicEvent(ctx, id)
+	if err != nil {
+		return eventLine{}, nil, err
+	}
+	tiers := map[usher.TierID]tierView{}
+	for _, t := range e.Tiers {
+		tiers[t.ID] = tierView{TierID: t.ID, Name: t.Name, Price: t.Price}
+	}
+	return s.lineOf(ctx, e, l), map[string]any{"eventId": e.ID, "queued": e.Rules.AdmissionRequired, "tiers": tiers}, nil
+}
+
+func (s *Server) lineOf(ctx context.Context, e catalog.Event, l lang) eventLine {
+	zone, err := catalog.LoadZone(e.TimeZone)
+	if err != nil {
+		// Checked when the event was made; an older zone table must not hide it.
+		zone = time.UTC
+	}
+	line := eventLine{
+		ID: e.ID.String(), Name: e.Name, Venue: e.Venue, StartsAt: showTime(&e.StartsAt, zone, l), OpensAt: showTime(e.OpensAt, zone, l),
+		Sale: s.saleOf(ctx, e), Queued: e.Rules.AdmissionRequired,
+	}
+	for _, t := range e.Tiers {
+		line.Tiers = append(line.Tiers, tierLine{Name: t.Name, Price: t.Price.String()})
+	}
+	return line
+}

@@ -1,0 +1,14 @@
+import { $, call, el, money, page, t } from './app.js'
+
+const api = '/v1/events/' + page.eventId
+const [holds, orders] = await Promise.all([call('GET', api + '/holds'), call('GET', api + '/orders')])
+if (holds.status === 200 && holds.body.holds.length) {
+  $('holds').hidden = false
+  $('holdList').append(...holds.body.holds.map(h => el('li', {},
+    el('a', { href: h.orderId ? '/orders/' + h.orderId : '/events/' + page.eventId + '/seats' }, h.seats.map(s => s.seatId).join(', ')), ' · ' + money(h.amount))))
+}
+if (orders.status === 200 && orders.body.orders.length) {
+  $('orders').hidden = false
+  $('orderList').append(...orders.body.orders.map(o => el('li', {},
+    el('a', { href: '/orders/' + o.orderId }, o.seats.map(s => s.seatId).join(', ')), ' · ' + money(o.amount) + ' · ' + t('state.' + o.orderStatus))))
+}

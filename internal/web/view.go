@@ -1,0 +1,102 @@
+package web
+
+import (
+	"time"
+
+	"usher"
+	"usher/internal/checkout"
+	"usher/internal/ledger"
+)
+
+// The shapes of answers. Times are UTC; ids are text; money is minor units.
+
+// seatView is one place of a hold or an order.
+type seatView struct {
+	SeatID usher.SeatID `json:"seatId"`
+	TierID usher.TierID `json:"tierId"`
+	Price  usher.Money  `json:"price"`
+}
+
+// holdView is a hold.
+type holdView struct {
+	HoldID  usher.HoldID     `json:"holdId"`
+	EventID usher.EventID    `json:"eventId"`
+	Status  usher.HoldStatus `json:"status" enum:"held,payment_pending,confirmed,released,expired"`
+	// ExpiresAt never moves. While a payment is pending, GraceUntil counts instead.
+	ExpiresAt  time.Time     `json:"expiresAt" doc:"The one deadline of the hold"`
+	GraceUntil *time.Time    `json:"graceUntil,omitempty" doc:"The end of the one extension while a payment is pending"`
+	Seats      []seatView    `json:"seats"`
+	Amount     usher.Money   `json:"amount"`
+	OrderID    usher.OrderID `json:"orderId,omitzero" doc:"The order, once a checkout has begun"`
+	ServerTime *time.Time    `json:"serverTime,omitempty" doc:"The database's time of this answer: count down by it, not by the device's clock"`
+}
+
+// orderView is an order with what is known of its payment.
+type orderView struct {
+	OrderID       usher.OrderID          `json:"orderId"`
+	HoldID        usher.HoldID           `json:"holdId"`
+	EventID       usher.EventID          `json:"eventId"`
+	OrderStatus   usher.OrderStatus      `json:"orderStatus" enum:"payment_pending,declined,voiding,confirmed,voided,lapsed,cancelled"`
+	PaymentStatus checkout.PaymentStatus `json:"paymentStatus" enum:"processing,action_required,approved,declined,unknown,voided" doc:"unknown: the provider has not said; usher finds out, and nobody should pay again"`
+	NextAction    checkout.NextAction    `json:"nextAction" doc:"What the buyer's page does now: none, redirect (to url), wait (read the order again), pay_again"`
+	Amount        usher.Money            `json:"amount"`
+	Seats         []seatView             `json:"seats"`
+	CreatedAt     time.Time              `json:"createdAt"`
+	ConfirmedAt   *time.Time             `json:"confirmedAt,omitempty"`
+	CapturedAt    *time.Time             `json:"capturedAt,omitempty"`
+	ClosedAt      *time.Time             `json:"closedAt,omitempty"`
+	CloseReason   string                 `json:"closeReason,omitempty"`
+	ExpiresAt     time.Time              `json:"expiresAt" doc:"The hold's deadline"`
+	GraceUntil    *time.Time             `json:"graceUntil,omitempty"`
+	ServerTime    time.Time              `json:"serverTime"`
+}
+
+func holdViewOf(h ledger.Hold) holdView {
+	return holdView{
+		HoldID:     h.ID,
+		EventID:    h.Event,
+		Status:     h.Status,
+		ExpiresAt:  h.ExpiresAt.UTC(),
+		GraceUntil: utc(h.GraceUntil),
+		Seats:      seatViews(h.Seats),
+		Amount:     h.Amount,
+		OrderID:    h.Order,
+	}
+}
+
+func orderViewOf(o ledger.Order) orderView {
+	return orderView{
+		OrderID:       o.ID,
+		HoldID:        o.Hold,
+		EventID:       o.Event,
+		OrderStatus:   o.Status,
+		PaymentStatus: checkout.StatusOf(o),
+		NextAction:    checkout.NextActionOf(o),
+		Amount:        o.Amount,
+		Seats:         seatViews(o.Seats),
+		CreatedAt:     o.CreatedAt.UTC(),
+		ConfirmedAt:   utc(o.ConfirmedAt),
+		CapturedAt:    utc(o.CapturedAt),
+		ClosedAt:      utc(o.ClosedAt),
+		CloseReason:   o.CloseReason,
+		ExpiresAt:     o.HoldExpiresAt.UTC(),
+		GraceUntil:    utc(o.GraceUntil),
+		ServerTime:    o.Now.UTC(),
+	}
+}
+
+func seatViews(seats []ledger.Seat) []seatView {
+	views := make([]seatView, 0, len(seats))
+	for _, s := range seats {
+		views = append(views, seatView{SeatID: s.ID, TierID: s.Tier, Price: s.Price})
+	}
+	return views
+}
+
+func utc(t *time.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	u := t.UTC()
+	return &u
+}
