@@ -59,12 +59,20 @@ func (h *house) fill() {
 	h.t.Helper()
 	rules := usher.DefaultRules("TWD")
 	rules.Sale, rules.AdmissionRequired = usher.SaleOpen, false
-	setup := ledger.Setup{Event: event, Rules: rules, Tiers: []ledger.Tier{{ID: "g", Name: "G", Price: usher.Money{AmountMinor: 10000, Currency: "TWD"}}}}
+	setup := ledger.Setup{Event: event, Rules: rules, Tiers: []ledger.Tier{
+		{ID: "g", Name: "G", Price: usher.Money{AmountMinor: 10000, Currency: "TWD"}},
+		{ID: "lawn", Name: "Lawn", Price: usher.Money{AmountMinor: 5000, Currency: "TWD"}},
+	}, Standing: []ledger.StandingSetup{{Tier: "lawn", Capacity: 50, Buckets: 2}}}
 	for i := range 40 {
 		setup.Seats = append(setup.Seats, ledger.SeatSetup{ID: usher.SeatID(fmt.Sprintf("S%02d", i)), Tier: "g"})
 	}
 	h.must(h.l.SetUp(h.t.Context(), setup))
 	h.place("S00", "S01") // stays held
+	h.placeItems(3)       // stays held
+	standing := h.confirm(h.begin(h.placeItems(2, "S20")))
+	_, err := h.l.SettleCapture(h.t.Context(), ledger.SettleCapture{Order: standing.ID, Operation: standing.Capture.ID, Captured: true})
+	h.must(err)
+	h.begin(h.placeItems(1))
 	h.begin(h.place("S02", "S03"))
 	for _, seat := range []usher.SeatID{"S04", "S06"} {
 		o := h.confirm(h.begin(h.place(seat)))
@@ -73,7 +81,7 @@ func (h *house) fill() {
 	}
 	h.confirm(h.begin(h.place("S07", "S08")))
 	o := h.begin(h.place("S10"))
-	_, err := h.l.FailPayment(h.t.Context(), ledger.FailPayment{Order: o.ID, Operation: o.Authorization.ID})
+	_, err = h.l.FailPayment(h.t.Context(), ledger.FailPayment{Order: o.ID, Operation: o.Authorization.ID})
 	h.must(err)
 	o = h.begin(h.place("S11"))
 	_, err = h.l.VoidOrder(h.t.Context(), ledger.VoidOrder{Order: o.ID, Reason: "test"})
@@ -104,8 +112,8 @@ func (h *house) issue() {
 	h.exec(`INSERT INTO outbox_cursor (reader, event_id, seq) SELECT 'tickets', event_id, seq FROM event_ledger`)
 	h.exec(`INSERT INTO pool (pool_id, event_id, tenant_id, kind, confirm_seconds, created_at)
 		VALUES (gen_random_uuid(), 3, gen_random_uuid(), 'ticket', 60, clock_timestamp())`)
-	h.exec(`INSERT INTO code (ticket_id, pool_id, event_id, code, order_id, seat_id, tier_id, issued_at)
-		SELECT gen_random_uuid(), p.pool_id, 3, 'code-' || l.seat_id, o.order_id, l.seat_id, l.tier_id, clock_timestamp()
+	h.exec(`INSERT INTO code (ticket_id, pool_id, event_id, code, order_id, line, seat_id, tier_id, issued_at)
+		SELECT gen_random_uuid(), p.pool_id, 3, 'code-' || l.order_id || l.line, o.order_id, l.line, coalesce(l.seat_id, ''), l.tier_id, clock_timestamp()
 		FROM orders o JOIN order_line l USING (order_id) CROSS JOIN pool p WHERE o.captured_at IS NOT NULL`)
 	h.exec(`INSERT INTO redemption (redemption_id, ticket_id, event_id, device_id, transaction_id, settle, claimed_at, confirm_by, result, settled_at)
 		SELECT gen_random_uuid(), ticket_id, 3, gen_random_uuid(), 't1', 'now', clock_timestamp(), clock_timestamp(), 'admitted', clock_timestamp()
@@ -142,6 +150,15 @@ func (h *house) operation(o usher.OrderID, kind string) (id usher.OperationID) {
 func (h *house) place(seats ...usher.SeatID) ledger.Hold {
 	h.t.Helper()
 	hold, err := h.l.PlaceHold(h.t.Context(), ledger.PlaceHold{Event: event, Account: usher.NewAccountID(), Seats: seats, Key: "k"})
+	h.must(err)
+	return hold
+}
+
+func (h *house) placeItems(n int, seats ...usher.SeatID) ledger.Hold {
+	h.t.Helper()
+	hold, err := h.l.PlaceHold(h.t.Context(), ledger.PlaceHold{
+		Event: event, Account: usher.NewAccountID(), Seats: seats, Items: []ledger.Item{{Tier: "lawn", Quantity: n}}, Key: "k",
+	})
 	h.must(err)
 	return hold
 }
@@ -211,7 +228,7 @@ ALTER TABLE payment_operation DROP CONSTRAINT operation_settled;
 func TestPlantedViolations(t *testing.T) {
 	h := newHouse(t)
 	for _, tc := range []struct{ check, name, plant string }{
-		{"one_sold_order_per_seat", "second sold line", `INSERT INTO order_line SELECT gen_random_uuid(), 1, event_id, account_id, seat_id, tier_id, amount_minor, 'sold'
+		{"one_sold_order_per_seat", "second sold line", `INSERT INTO order_line SELECT gen_random_uuid(), 1, event_id, account_id, seat_id, bucket, tier_id, amount_minor, 'sold'
 			FROM order_line WHERE seat_id = 'S04'`},
 		{"confirmed_order_owns_its_places", "a seat lost", `UPDATE seat_inventory SET status = 'available', hold_id = NULL, order_id = NULL WHERE seat_id = 'S08'`},
 		{"confirmed_order_owns_its_places", "a line lost", `DELETE FROM order_line WHERE seat_id = 'S08'`},
@@ -234,8 +251,13 @@ func TestPlantedViolations(t *testing.T) {
 		{"outbox_replays_to_seats", "blocked by hand", `UPDATE seat_inventory SET status = 'blocked' WHERE seat_id = 'S33'`},
 		{"outbox_replays_to_seats", "owner swapped", `UPDATE seat_inventory SET hold_id = gen_random_uuid() WHERE seat_id = 'S04'`},
 		{"outbox_replays_to_seats", "expiry of another's seat", `UPDATE outbox SET payload = jsonb_set(payload, '{holdId}', '"hld_00000000000000000000000000"') WHERE type = 'hold_expired'`},
+		{"buckets_add_up", "a unit lost", `UPDATE inventory_bucket SET held = held - 1 WHERE bucket = 1 AND held > 0`},
+		{"buckets_add_up", "a unit sold twice", `UPDATE inventory_bucket SET sold = sold + 1, available = available - 1 WHERE bucket = 2`},
+		{"buckets_add_up", "lines for another bucket", `UPDATE hold_line SET quantity = quantity + 1`},
+		{"outbox_replays_to_seats", "capacity from nowhere", `UPDATE inventory_bucket SET available = available + 1 WHERE bucket = 1`},
+		{"outbox_replays_to_seats", "bucket version moved", `UPDATE inventory_bucket SET version = version + 1 WHERE bucket = 1`},
 		{"purchase_limit", "limit passed", `UPDATE order_line SET account_id = (SELECT account_id FROM order_line WHERE seat_id = 'S04') WHERE state = 'sold';
-			UPDATE event_rules SET purchase_limit = 2, purchase_limit_highest = 2`},
+			UPDATE event_rules SET purchase_limit = 1, purchase_limit_highest = 1`},
 		{"one_live_order_per_hold", "second order", `INSERT INTO orders SELECT gen_random_uuid(), hold_id, event_id, account_id, amount_minor, currency, price_version, status,
 			payment_operation_id, created_at, confirmed_at, captured_at, closed_at, close_reason FROM orders WHERE status = 'declined'`},
 		{"one_live_authorization", "second authorization", `INSERT INTO payment_operation (operation_id, order_id, event_id, kind, status, provider, amount_minor, currency,
@@ -255,15 +277,15 @@ func TestPlantedViolations(t *testing.T) {
 		{"no_live_money_on_freed_seats", "void lost", `DELETE FROM payment_operation WHERE kind = 'void' AND order_id = (SELECT order_id FROM orders WHERE status = 'cancelled')`},
 		{"operation_has_work", "forgotten", `UPDATE payment_operation SET next_at = NULL WHERE kind = 'authorize' AND status = 'created'`},
 		{"ticket_per_place", "ticket missing", `DELETE FROM code WHERE seat_id = 'S06'`},
-		{"ticket_per_place", "ticket without order", `INSERT INTO code (ticket_id, pool_id, event_id, code, order_id, seat_id, tier_id, issued_at)
-			SELECT gen_random_uuid(), pool_id, 3, 'extra', gen_random_uuid(), 'S20', 'g', clock_timestamp() FROM pool`},
+		{"ticket_per_place", "ticket without order", `INSERT INTO code (ticket_id, pool_id, event_id, code, order_id, line, seat_id, tier_id, issued_at)
+			SELECT gen_random_uuid(), pool_id, 3, 'extra', gen_random_uuid(), 1, 'S20', 'g', clock_timestamp() FROM pool`},
 		{"ticket_per_place", "ticket for another place", `UPDATE code SET seat_id = 'S21' WHERE seat_id = 'S06'`},
 		{"one_redemption_per_code", "back in unused", `UPDATE code SET status = 'unused', claimed_at = NULL, used_at = NULL WHERE seat_id = 'S04'`},
 		{"one_redemption_per_code", "redeemed twice", `INSERT INTO redemption (redemption_id, ticket_id, event_id, device_id, transaction_id, settle, claimed_at, confirm_by)
 			SELECT gen_random_uuid(), ticket_id, 3, gen_random_uuid(), 't2', 'now', claimed_at, confirm_by FROM redemption`},
 		{"one_redemption_per_code", "used without a claim", `UPDATE code SET status = 'used', used_at = clock_timestamp() WHERE seat_id = 'S06'`},
 		{"one_meaning_per_key", "one key, two holds", `INSERT INTO hold SELECT gen_random_uuid(), event_id, account_id, session_id, status, expires_at, grace_until, seat_ids, tier_ids,
-			price_version, amount_minor, currency, idempotency_key, request_digest, created_at, ended_at FROM hold WHERE status = 'released' LIMIT 1`},
+			standing_ids, places, price_version, amount_minor, currency, idempotency_key, request_digest, created_at, ended_at FROM hold WHERE status = 'released' LIMIT 1`},
 		{"one_meaning_per_key", "refused and granted", `INSERT INTO idempotency_record SELECT event_id, account_id, 'hold', idempotency_key, '\x00', '{"code":"sale_closed"}', now(), now() + interval '1 day'
 			FROM hold WHERE status = 'held' LIMIT 1`},
 	} {

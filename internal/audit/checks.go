@@ -13,6 +13,7 @@ var checks = []check{
 	{"order_total", "An order's total is the sum of its lines, at the prices of its price version, and its hold's amount.", query(sqlOrderTotal)},
 	{"outbox_without_holes", "The outbox is numbered from 1 to the ledger's number without holes.", query(sqlOutboxHoles)},
 	{"outbox_replays_to_seats", "Replaying the outbox gives exactly today's seats; no expiry or release changed anything but its own hold's seats.", replay},
+	{"buckets_add_up", "Of every bucket, what live holds have is held and what sold orders have is sold.", query(sqlBuckets)},
 	{"purchase_limit", "No account holds, pays for and owns more places than the highest limit that was in force.", query(sqlLimit)},
 	{"one_live_order_per_hold", "A hold has one order.", query(sqlOrdersPerHold)},
 	{"one_live_authorization", "An order has at most one authorization in motion or done, and it is the one it names.", query(sqlAuthorizations)},
@@ -28,14 +29,15 @@ var checks = []check{
 const (
 	sqlSoldTwice = `
 SELECT seat_id, format('sold by %s orders: %s', count(*), string_agg(order_id::text, ', '))
-FROM order_line WHERE event_id = $1 AND state = 'sold'
+FROM order_line WHERE event_id = $1 AND state = 'sold' AND seat_id IS NOT NULL
 GROUP BY seat_id HAVING count(*) > 1`
 
 	sqlConfirmedOwns = `
 SELECT o.order_id::text, format('records %s, owns %s, held %s', l.seats, coalesce(s.seats, '{}'), h.seats)
 FROM orders o
 LEFT JOIN LATERAL (
-    SELECT array_agg(seat_id ORDER BY seat_id) AS seats FROM order_line WHERE order_id = o.order_id AND state = 'sold') l ON true
+    SELECT array_agg(seat_id ORDER BY seat_id) AS seats FROM order_line
+    WHERE order_id = o.order_id AND state = 'sold' AND seat_id IS NOT NULL) l ON true
 LEFT JOIN (
     SELECT order_id, array_agg(seat_id ORDER BY seat_id) AS seats FROM seat_inventory
     WHERE event_id = $1 AND status = 'sold' GROUP BY order_id) s ON s.order_id = o.order_id
@@ -116,7 +118,20 @@ CROSS JOIN LATERAL (
     WHERE l.order_id = o.order_id) l
 LEFT JOIN hold h ON h.hold_id = o.hold_id
 WHERE o.event_id = $1
-    AND (l.total <> o.amount_minor OR l.mispriced > 0 OR l.strange > 0 OR l.places IS DISTINCT FROM cardinality(h.seat_ids))`
+    AND (l.total <> o.amount_minor OR l.mispriced > 0 OR l.strange > 0 OR l.places IS DISTINCT FROM h.places)`
+
+	sqlBuckets = `
+SELECT format('%s/%s', b.tier_id, b.bucket), format('held %s, live holds have %s; sold %s, orders have %s', b.held, coalesce(h.n, 0), b.sold, coalesce(o.n, 0))
+FROM (SELECT tier_id, bucket, held, sold FROM inventory_bucket WHERE event_id = $1) b
+FULL JOIN (
+    SELECT l.tier_id, l.bucket, sum(l.quantity) AS n FROM hold_line l JOIN hold h ON h.hold_id = l.hold_id
+    WHERE h.event_id = $1 AND h.status IN ('held', 'payment_pending') GROUP BY l.tier_id, l.bucket) h
+    ON h.tier_id = b.tier_id AND h.bucket = b.bucket
+FULL JOIN (
+    SELECT tier_id, bucket, count(*) AS n FROM order_line
+    WHERE event_id = $1 AND state = 'sold' AND bucket IS NOT NULL GROUP BY tier_id, bucket) o
+    ON o.tier_id = b.tier_id AND o.bucket = b.bucket
+WHERE b.tier_id IS NULL OR b.held <> coalesce(h.n, 0) OR b.sold <> coalesce(o.n, 0)`
 
 	sqlOutboxHoles = `
 SELECT l.event_id::text, format('ledger at %s, outbox has %s rows from %s to %s', l.seq, o.n, o.first, o.last)
@@ -128,7 +143,7 @@ WHERE l.event_id = $1 AND (o.n <> l.seq OR o.first <> 1 OR o.last <> l.seq)`
 	sqlLimit = `
 SELECT account_id::text, format('%s places, limit %s', sum(places), max(r.purchase_limit_highest))
 FROM (
-    SELECT account_id, cardinality(seat_ids) AS places FROM hold
+    SELECT account_id, places FROM hold
     WHERE event_id = $1 AND (status = 'payment_pending' OR status = 'held' AND expires_at > clock_timestamp())
     UNION ALL
     SELECT account_id, 1 FROM order_line WHERE event_id = $1 AND state = 'sold') owned

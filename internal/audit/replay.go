@@ -39,7 +39,15 @@ type entry struct {
 	seq     int64
 	kind    string
 	payload struct {
-		Hold  string `json:"holdId"`
+		Hold    string `json:"holdId"`
+		Buckets []struct {
+			Tier      string `json:"tierId"`
+			Bucket    int    `json:"bucket"`
+			Available int    `json:"available"`
+			Held      int    `json:"held"`
+			Sold      int    `json:"sold"`
+			Version   int64  `json:"version"`
+		} `json:"buckets"`
 		Seats []struct {
 			Seat    string     `json:"seatId"`
 			From    string     `json:"from"`
@@ -64,7 +72,7 @@ func replay(ctx context.Context, pool reader, event usher.EventID) ([]Violation,
 	report := func(subject, format string, args ...any) {
 		out = append(out, Violation{event, subject, fmt.Sprintf(format, args...)})
 	}
-	at := map[string]seatPosition{}
+	at, counts := map[string]seatPosition{}, map[string]bucketPosition{}
 	for after := int64(0); after < last; {
 		page, err := readPage(ctx, pool, event, after, last)
 		if err != nil {
@@ -75,6 +83,7 @@ func replay(ctx context.Context, pool reader, event usher.EventID) ([]Violation,
 		}
 		for _, e := range page {
 			e.play(at, report)
+			e.count(counts, report)
 		}
 		after = page[len(page)-1].seq
 	}
@@ -91,6 +100,9 @@ func replay(ctx context.Context, pool reader, event usher.EventID) ([]Violation,
 			report(id, "is %s (version %d, hold %s, order %s), replay says %s (version %d, hold %s, order %s)",
 				now.status, now.version, now.hold, now.order, p.status, p.version, p.hold, p.order)
 		}
+	}
+	if err := compareBuckets(ctx, pool, event, last, counts, report); err != nil {
+		return nil, err
 	}
 	for id := range at {
 		if _, ok := seats[id]; !ok {
@@ -171,4 +183,66 @@ func readPage(ctx context.Context, pool reader, event usher.EventID, after, last
 		}
 		return e, nil
 	})
+}
+
+// bucketPosition is where a bucket stands after some entry.
+type bucketPosition struct {
+	available, held, sold int
+	version               int64
+}
+
+func (b bucketPosition) capacity() int { return b.available + b.held + b.sold }
+
+// count plays an entry's buckets: versions go up one by one, and only a change of
+// capacity changes how many places there are.
+func (e *entry) count(at map[string]bucketPosition, report func(subject, format string, args ...any)) {
+	moved := 0
+	for _, c := range e.payload.Buckets {
+		key := fmt.Sprintf("%s/%d", c.Tier, c.Bucket)
+		was, seen := at[key]
+		now := bucketPosition{c.Available, c.Held, c.Sold, c.Version}
+		if c.Version != was.version+1 {
+			report(key, "entry %d brings version %d after %d", e.seq, c.Version, was.version)
+		}
+		if seen {
+			moved += now.capacity() - was.capacity()
+		}
+		at[key] = now
+	}
+	if moved != 0 && e.kind != "capacity_moved" {
+		report(fmt.Sprint("entry ", e.seq), "%s changed the capacity by %d", e.kind, moved)
+	}
+}
+
+const sqlBucketsNow = `
+SELECT format('%s/%s', b.tier_id, b.bucket), b.available, b.held, b.sold, b.version, l.seq
+FROM event_ledger l JOIN inventory_bucket b ON b.event_id = l.event_id
+WHERE l.event_id = $1`
+
+// compareBuckets compares the end of the replay, at entry last, with the counters.
+// They are read after the seats: when the ledger has gone on meanwhile, only a
+// bucket whose version has not moved can be compared.
+func compareBuckets(ctx context.Context, pool reader, event usher.EventID, last int64, at map[string]bucketPosition, report func(subject, format string, args ...any)) error {
+	rows, err := pool.Query(ctx, sqlBucketsNow, event)
+	if err != nil {
+		return fmt.Errorf("read buckets: %w", err)
+	}
+	var key string
+	var now bucketPosition
+	var seq int64
+	_, err = pgx.ForEachRow(rows, []any{&key, &now.available, &now.held, &now.sold, &now.version, &seq}, func() error {
+		was, seen := at[key]
+		if !seen {
+			// No entry says how many places a new bucket has.
+			was.available = now.available
+		}
+		if now != was && (seq == last || now.version <= was.version) {
+			report(key, "is %+v, replay says %+v", now, was)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read buckets: %w", err)
+	}
+	return nil
 }

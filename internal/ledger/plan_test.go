@@ -15,7 +15,8 @@ import (
 
 // hot lists the statements that run in every group, and how many parameters each takes.
 var hot = []string{
-	"sqlDueHolds", "sqlResolveHolds", "sqlResolveOrders", "sqlEnsureUsage", "sqlLockUsage", "sqlLockSeats", "sqlLockHolds",
+	"sqlDueHolds", "sqlResolveHolds", "sqlResolveOrders", "sqlEnsureUsage", "sqlLockUsage", "sqlLockSeats", "sqlLockBuckets", "sqlReadHoldLines",
+	"sqlWriteBuckets", "sqlWriteHoldLines", "sqlLockHolds",
 	"sqlLockOrders", "sqlLockOperations", "sqlReadLines", "sqlReadHoldKeys", "sqlReadRecords", "sqlReadLive", "sqlReadSold",
 	"sqlReadSessions", "sqlReadPending", "sqlReadLedger", "sqlWriteHolds", "sqlWriteSeats", "sqlWriteOrders", "sqlWriteLines",
 	"sqlWriteOperations", "sqlWriteRecords", "sqlFenceAndPublish",
@@ -50,14 +51,14 @@ func TestHotPlans(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h.exec(h.pool, `TRUNCATE seat_inventory, hold, orders, order_line, payment_operation, account_usage, idempotency_record, outbox`)
+	h.exec(h.pool, `TRUNCATE seat_inventory, inventory_bucket, hold, hold_line, orders, order_line, payment_operation, account_usage, idempotency_record, outbox`)
 	h.exec(h.pool, `UPDATE event_ledger SET seq = 0`)
 	check("empty ")
 	h.exec(h.pool, `SET LOCAL statement_timeout = 0; INSERT INTO seat_inventory (event_id, seat_id, tier_id, price_version)
 		SELECT 7, 'X' || i, 'gold', 1 FROM generate_series(1, 100000) i`)
 	h.exec(h.pool, `SET LOCAL statement_timeout = 0; INSERT INTO hold (hold_id, event_id, account_id, status, expires_at, seat_ids, tier_ids, price_version, amount_minor, currency,
-			idempotency_key, request_digest, created_at, ended_at)
-		SELECT gen_random_uuid(), 7, gen_random_uuid(), 'released', now(), '{A}', '{gold}', 1, 1, 'TWD', 'k' || i, '\x00', now(), now()
+			idempotency_key, request_digest, created_at, ended_at, places)
+		SELECT gen_random_uuid(), 7, gen_random_uuid(), 'released', now(), '{A}', '{gold}', 1, 1, 'TWD', 'k' || i, '\x00', now(), now(), 1
 		FROM generate_series(1, 100000) i`)
 	check("100,000 rows ")
 	h.exec(h.pool, `TRUNCATE seat_inventory`)

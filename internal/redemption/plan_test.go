@@ -51,8 +51,8 @@ func TestScanPlans(t *testing.T) {
 	if err := b.shard.QueryRow(t.Context(), `SELECT pool_id FROM pool WHERE event_id = $1`, concert).Scan(&pool); err != nil {
 		t.Fatalf("read pool: %v", err)
 	}
-	mustExec(t, b.shard, `INSERT INTO code (ticket_id, pool_id, event_id, code, order_id, seat_id, tier_id, issued_at)
-		SELECT gen_random_uuid(), $1, $2, n::text, gen_random_uuid(), n::text, 'stalls', now() FROM generate_series(1, 20000) n`, pool, concert)
+	mustExec(t, b.shard, `INSERT INTO code (ticket_id, pool_id, event_id, code, order_id, line, seat_id, tier_id, issued_at)
+		SELECT gen_random_uuid(), $1, $2, n::text, gen_random_uuid(), 1, n::text, 'stalls', now() FROM generate_series(1, 20000) n`, pool, concert)
 	mustExec(t, b.shard, `INSERT INTO redemption (redemption_id, ticket_id, event_id, device_id, transaction_id, settle, claimed_at, confirm_by, result, settled_at)
 		SELECT gen_random_uuid(), ticket_id, event_id, order_id, code, 'now', now(), now(), 'admitted', now() FROM code LIMIT 10000`)
 	mustExec(t, b.shard, `INSERT INTO device (device_id, event_id, name, settle, instruction, secret_hash, created_at)

@@ -33,7 +33,7 @@ type Ticket struct {
 
 const sqlReadTickets = `
 SELECT ticket_id, event_id, order_id, seat_id, tier_id, code, status, cancelled_at IS NOT NULL, issued_at, used_at
-FROM code WHERE order_id = $1 ORDER BY seat_id`
+FROM code WHERE order_id = $1 ORDER BY line`
 
 // Tickets reads the order's tickets, by seat. There are none until the order's
 // payment is captured and the issuer has caught up. It fails with CodeNotFound
@@ -98,9 +98,18 @@ func (r *Redeemer) handleEntries(ctx context.Context, tx pgx.Tx, event usher.Eve
 		}
 	}
 	if len(cancelled) > 0 {
-		if _, err := tx.Exec(ctx, sqlCancelCodes, cancelled); err != nil {
-			return fmt.Errorf("void tickets of %s: %w", event, err)
-		}
+		// The cancelling commit has voided what there was; this voids what was issued
+		// while it ran.
+		return r.VoidCodes(ctx, tx, cancelled)
+	}
+	return nil
+}
+
+// VoidCodes voids the unused codes of cancelled orders inside the transaction
+// that cancels them (a ledger.CodeVoider), and marks the others.
+func (r *Redeemer) VoidCodes(ctx context.Context, tx pgx.Tx, orders []usher.OrderID) error {
+	if _, err := tx.Exec(ctx, sqlCancelCodes, orders); err != nil {
+		return fmt.Errorf("void tickets of cancelled orders: %w", err)
 	}
 	return nil
 }
@@ -108,7 +117,7 @@ func (r *Redeemer) handleEntries(ctx context.Context, tx pgx.Tx, event usher.Eve
 // sqlSoldPlaces reads the places that the orders own now: an order cancelled
 // since its capture has none.
 const sqlSoldPlaces = `
-SELECT l.order_id, l.seat_id, l.tier_id
+SELECT l.order_id, l.line, coalesce(l.seat_id, ''), l.tier_id
 FROM unnest($1::uuid[]) AS o(order_id)
 CROSS JOIN LATERAL (
     SELECT order_id, line, seat_id, tier_id FROM order_line
@@ -118,12 +127,13 @@ ORDER BY l.order_id, l.line`
 
 // sqlInsertCodes issues into the event's pool; a place that has a code keeps it.
 const sqlInsertCodes = `
-INSERT INTO code (ticket_id, pool_id, event_id, code, order_id, seat_id, tier_id, issued_at)
-SELECT n.ticket_id, p.pool_id, p.event_id, n.code, n.order_id, n.seat_id, n.tier_id, clock_timestamp()
+INSERT INTO code (ticket_id, pool_id, event_id, code, order_id, line, seat_id, tier_id, issued_at)
+SELECT n.ticket_id, p.pool_id, p.event_id, n.code, n.order_id, n.line, n.seat_id, n.tier_id, clock_timestamp()
 FROM pool p
-CROSS JOIN unnest($2::uuid[], $3::text[], $4::uuid[], $5::text[], $6::text[]) AS n(ticket_id, code, order_id, seat_id, tier_id)
+CROSS JOIN unnest($2::uuid[], $3::text[], $4::uuid[], $5::smallint[], $6::text[], $7::text[])
+    AS n(ticket_id, code, order_id, line, seat_id, tier_id)
 WHERE p.event_id = $1 AND p.kind = 'ticket'
-ON CONFLICT (order_id, seat_id) DO NOTHING`
+ON CONFLICT (order_id, line) DO NOTHING`
 
 const sqlHasPool = `SELECT EXISTS (SELECT FROM pool WHERE event_id = $1 AND kind = 'ticket')`
 
@@ -132,16 +142,18 @@ func (r *Redeemer) issue(ctx context.Context, tx pgx.Tx, event usher.EventID, or
 		tickets []usher.TicketID
 		codes   []string
 		owners  []usher.OrderID
+		lines   []int16
 		seats   []usher.SeatID
 		tiers   []usher.TierID
 	)
 	rows, _ := tx.Query(ctx, sqlSoldPlaces, orders)
 	var order usher.OrderID
+	var line int16
 	var seat usher.SeatID
 	var tier usher.TierID
-	_, err := pgx.ForEachRow(rows, []any{&order, &seat, &tier}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&order, &line, &seat, &tier}, func() error {
 		tickets, codes = append(tickets, usher.NewTicketID(event)), append(codes, newCode(event))
-		owners, seats, tiers = append(owners, order), append(seats, seat), append(tiers, tier)
+		owners, lines, seats, tiers = append(owners, order), append(lines, line), append(seats, seat), append(tiers, tier)
 		return nil
 	})
 	if err != nil {
@@ -160,7 +172,7 @@ func (r *Redeemer) issue(ctx context.Context, tx pgx.Tx, event usher.EventID, or
 		// Publication creates the pool. The cursor stays, and the batch comes again.
 		return usher.Errorf(usher.CodeStateConflict, "the event has no ticket pool yet")
 	}
-	tag, err := tx.Exec(ctx, sqlInsertCodes, event, tickets, codes, owners, seats, tiers)
+	tag, err := tx.Exec(ctx, sqlInsertCodes, event, tickets, codes, owners, lines, seats, tiers)
 	if err != nil {
 		return fmt.Errorf("insert codes: %w", err)
 	}

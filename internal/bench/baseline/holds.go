@@ -53,7 +53,7 @@ CROSS JOIN LATERAL (
 SELECT result FROM idempotency_record WHERE event_id = $1 AND account_id = $2 AND operation = 'hold' AND idempotency_key = $3`
 
 	sqlUsed = `
-SELECT (SELECT coalesce(sum(cardinality(seat_ids)), 0) FROM hold
+SELECT (SELECT coalesce(sum(places), 0) FROM hold
         WHERE event_id = $1 AND account_id = $2 AND status IN ('held', 'payment_pending')
             AND (status = 'payment_pending' OR expires_at > clock_timestamp()))
     + (SELECT count(*) FROM order_line WHERE event_id = $1 AND account_id = $2 AND state = 'sold')`
@@ -67,8 +67,8 @@ FROM event_ledger l JOIN event_rules r ON r.event_id = l.event_id WHERE l.event_
 
 	sqlInsertHold = `
 INSERT INTO hold (hold_id, event_id, account_id, status, expires_at, seat_ids, tier_ids, price_version, amount_minor, currency,
-    idempotency_key, request_digest, created_at)
-VALUES ($1, $2, $3, 'held', $4, $5, $6, $7, $8, $9, $10, $11, $12)`
+    idempotency_key, request_digest, created_at, places)
+VALUES ($1, $2, $3, 'held', $4, $5, $6, $7, $8, $9, $10, $11, $12, cardinality($5::text[]))`
 
 	sqlTakeSeat = `
 UPDATE seat_inventory SET status = 'held', hold_id = $3, hold_expires_at = $4, order_id = NULL, version = version + 1, price_version = $5

@@ -25,6 +25,8 @@ CREATE TABLE code (
     event_id      integer     NOT NULL,
     code          text        COLLATE "C" NOT NULL CHECK (code <> ''),
     order_id      uuid        NOT NULL,
+    -- The order's line: one place. seat_id is empty for a place without a name.
+    line          smallint    NOT NULL,
     seat_id       text        COLLATE "C" NOT NULL,
     tier_id       text        COLLATE "C" NOT NULL,
     status        text        NOT NULL DEFAULT 'unused',
@@ -38,7 +40,7 @@ CREATE TABLE code (
     -- that was claimed before keeps its state and shows as voided to later scans.
     cancelled_at  timestamptz,
     CONSTRAINT code_text UNIQUE (pool_id, code),
-    CONSTRAINT code_per_place UNIQUE (order_id, seat_id),
+    CONSTRAINT code_per_place UNIQUE (order_id, line),
     CONSTRAINT code_claim CHECK ((redemption_id IS NULL) = (claimed_at IS NULL)),
     CONSTRAINT code_state CHECK (
         CASE status
