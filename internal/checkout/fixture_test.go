@@ -85,7 +85,7 @@ func (s *shop) join(p payment.Provider, edit func(*checkout.Config)) {
 	s.ledger = ledger.New(s.homes, ledger.WithLog(log))
 	s.runner = work.NewRunner(log, prometheus.NewRegistry())
 	cfg := checkout.Config{Homes: s.homes, Ledger: s.ledger, Runner: s.runner, Providers: []payment.Provider{p}, Log: log,
-		Registerer: prometheus.NewRegistry(), Poll: 20 * time.Millisecond,
+		Registerer: prometheus.NewRegistry(), Poll: 100 * time.Millisecond,
 		ReturnURL: func(o usher.OrderID) string { return "http://shop.example/orders/" + o.String() }}
 	if edit != nil {
 		edit(&cfg)

@@ -88,7 +88,7 @@ func TestReturnAndWebhookRace(t *testing.T) {
 	t.Parallel()
 	f := newFake()
 	s := openShop(t, f, func(c *checkout.Config) { c.AnswerWithin = waitMax }).start()
-	const rounds = 60
+	const rounds = 40
 	for range rounds {
 		h, o := s.challenged()
 		f.set(o.Authorization.Reference, payment.StateAuthorized)

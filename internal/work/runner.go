@@ -158,15 +158,17 @@ func (r *Runner) Run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// loop claims due rows whenever there are free workers, one claim at a time.
+// loop claims due rows whenever there are free workers, one claim at a time. A
+// poll that nobody woke looks first: an idle queue costs one read per poll.
 func (r *Runner) loop(ctx, jobs context.Context, q *queue, running *sync.WaitGroup) {
+	look := false
 	for {
 		free, ok := q.reserve(ctx)
 		if !ok {
 			return
 		}
 		deadline := q.deadline()
-		got, err := q.claim(ctx, free)
+		got, err := q.take(ctx, free, look)
 		if err != nil && !errors.Is(err, context.Canceled) {
 			r.metrics.claimErrors.WithLabelValues(q.name).Inc()
 			r.log.ErrorContext(ctx, "cannot claim due rows", "queue", q.name, "error", err)
@@ -181,13 +183,25 @@ func (r *Runner) loop(ctx, jobs context.Context, q *queue, running *sync.WaitGro
 			})
 		}
 		// A full claim may have left due rows behind: go on at once.
-		if len(got) == free {
+		if look = len(got) < free; !look {
 			continue
 		}
-		if !q.pause(ctx) {
+		woken, ok := q.pause(ctx)
+		if !ok {
 			return
 		}
+		look = !woken
 	}
+}
+
+// take claims at most limit due rows, after a look whether there are any if asked to.
+func (q *queue) take(ctx context.Context, limit int, look bool) ([]lease, error) {
+	if look {
+		if any, err := q.due(ctx); err != nil || !any {
+			return nil, err
+		}
+	}
+	return q.claim(ctx, limit)
 }
 
 // reserve takes at least one and at most a batch of worker slots; false when
@@ -217,17 +231,18 @@ func (q *queue) reserve(ctx context.Context) (int, bool) {
 
 func (q *queue) release() { <-q.slots }
 
-// pause waits for a wake or for the next poll; false when ctx ended.
-func (q *queue) pause(ctx context.Context) bool {
+// pause waits for a wake or for the next poll; ok is false when ctx ended.
+func (q *queue) pause(ctx context.Context) (woken, ok bool) {
 	t := time.NewTimer(q.opts.Poll/2 + rand.N(q.opts.Poll))
 	defer t.Stop()
 	select {
 	case <-q.wake:
+		return true, true
 	case <-t.C:
+		return false, true
 	case <-ctx.Done():
-		return false
+		return false, false
 	}
-	return true
 }
 
 // work runs one leased row and writes its verdict. If the process dies before

@@ -10,17 +10,19 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"usher"
 	"usher/internal/pg"
 )
 
 // statements are the templates below with one table's names filled in.
 type statements struct {
-	claim, claimOne, done, again, park, stats string
+	due, claim, claimOne, findOut, done, again, park, stats string
 }
 
 func (t Table) statements() statements {
 	return statements{
-		claim: t.fill(sqlClaim), claimOne: t.fill(sqlClaimOne), done: t.fill(sqlDone),
+		due: t.fill(sqlDue), claim: t.fill(sqlClaim), claimOne: t.fill(sqlClaimOne),
+		findOut: t.fill(sqlFindOut), done: t.fill(sqlDone),
 		again: t.fill(sqlAgain), park: t.fill(sqlPark), stats: t.fill(sqlStats),
 	}
 }
@@ -40,6 +42,22 @@ type lease struct {
 	job   Job
 	dueAt time.Time
 	until time.Time
+}
+
+const sqlDue = `
+SELECT EXISTS (
+    SELECT FROM {table}
+    WHERE next_at <= clock_timestamp() AND next_at IS NOT NULL AND parked_at IS NULL AND {only}
+      AND (lease_until IS NULL OR lease_until <= clock_timestamp())
+)`
+
+// due reports whether any row waits to be claimed.
+func (q *queue) due(ctx context.Context) (bool, error) {
+	var any bool
+	if err := q.pool.QueryRow(ctx, q.sql.due).Scan(&any); err != nil {
+		return false, fmt.Errorf("look for due rows of %s: %w", q.table.Name, pg.Unavailable(err))
+	}
+	return any, nil
 }
 
 // A row whose lease was taken meanwhile fails the re-check of the condition that
@@ -72,6 +90,9 @@ func (q *queue) claim(ctx context.Context, limit int) ([]lease, error) {
 		got, err = pgx.CollectRows(rows, scanLease)
 		return err
 	})
+	if usher.CodeOf(err) == usher.CodeUnknown {
+		got, err = q.findOut(ctx, got)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("claim due rows of %s: %w", q.table.Name, err)
 	}
@@ -100,10 +121,53 @@ func (q *queue) claimOne(ctx context.Context, id [16]byte) (lease, bool, error) 
 	if errors.Is(err, pgx.ErrNoRows) {
 		return lease{}, false, nil
 	}
+	if usher.CodeOf(err) == usher.CodeUnknown {
+		found, err := q.findOut(ctx, []lease{got})
+		return got, len(found) == 1, err
+	}
 	if err != nil {
 		return lease{}, false, fmt.Errorf("claim a row of %s: %w", q.table.Name, err)
 	}
 	return got, true, nil
+}
+
+const sqlFindOut = `SELECT {key}, lease_until FROM {table} WHERE {key} = ANY($1) FOR NO KEY UPDATE`
+
+// findOut returns those leases of a claim whose COMMIT got no answer that are
+// really ours: the rows tell, once the lost transaction has let go of them. A
+// lease that this misses runs out by itself.
+func (q *queue) findOut(ctx context.Context, claimed []lease) ([]lease, error) {
+	ids := make([][16]byte, len(claimed))
+	for i, l := range claimed {
+		ids[i] = l.job.ID
+	}
+	until := map[[16]byte]time.Time{}
+	err := pg.InTx(ctx, q.pool, func(tx pgx.Tx) error {
+		clear(until)
+		rows, err := tx.Query(ctx, q.sql.findOut, ids)
+		if err != nil {
+			return fmt.Errorf("query: %w", err)
+		}
+		var id [16]byte
+		var leased *time.Time
+		_, err = pgx.ForEachRow(rows, []any{&id, &leased}, func() error {
+			if leased != nil {
+				until[id] = *leased
+			}
+			return nil
+		})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("find out about a claim on %s: %w", q.table.Name, err)
+	}
+	var ours []lease
+	for _, l := range claimed {
+		if until[l.job.ID].Equal(l.until) {
+			ours = append(ours, l)
+		}
+	}
+	return ours, nil
 }
 
 func scanLease(row pgx.CollectableRow) (l lease, err error) {
@@ -138,6 +202,7 @@ const (
 	// finishTimeout bounds writing one verdict; a verdict that is not written costs
 	// one repeat after the lease.
 	finishTimeout = 5 * time.Second
+	finishTries   = 3
 	reasonMax     = 500
 )
 
@@ -156,14 +221,20 @@ func (q *queue) finish(ctx context.Context, l lease, v Verdict) error {
 	case verdictPark:
 		sql, args = q.sql.park, []any{l.job.ID, l.until, reason}
 	}
-	err := pg.InTx(own, q.pool, func(tx pgx.Tx) error {
-		_, err := tx.Exec(own, sql, args...)
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("write verdict to %s: %w", q.table.Name, err)
+	for try := 1; ; try++ {
+		err := pg.InTx(own, q.pool, func(tx pgx.Tx) error {
+			_, err := tx.Exec(own, sql, args...)
+			return err
+		})
+		if err == nil {
+			return nil
+		}
+		// A verdict that was written after all finds its lease gone the second time.
+		code := usher.CodeOf(err)
+		if try == finishTries || code != usher.CodeUnknown && code != usher.CodeUnavailable || pg.Jitter(own, try) != nil {
+			return fmt.Errorf("write verdict to %s: %w", q.table.Name, err)
+		}
 	}
-	return nil
 }
 
 // statsMax caps how many due rows a sample counts, so that a backlog of millions

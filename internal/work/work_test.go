@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"usher"
+	"usher/internal/fault"
 	"usher/internal/pg"
 	"usher/internal/pg/pgtest"
 	"usher/internal/work"
@@ -434,6 +435,35 @@ func TestRunnerSurvivesLostConnections(t *testing.T) {
 		})
 		receive(t, ran, "run after the connections died")
 	}
+}
+
+// A claim whose COMMIT got no answer is found out: nobody waits for a lease that
+// nobody runs. It shares the process's fault points, so nothing runs beside it.
+func TestClaimInDoubtIsFoundOut(t *testing.T) {
+	b := setup(t)
+	b.insert(t, 1, 2, -time.Second)
+	b.insert(t, 9, 1, time.Hour)
+	ran := make(chan int, 3)
+	b.runner.Add("q", b.pool, jobTable, work.Options{Poll: time.Hour}, func(_ context.Context, j work.Job) work.Verdict {
+		ran <- number(j.ID)
+		return work.Done()
+	})
+	disarm := fault.Arm("pg.after_commit", 1, fault.Fail)
+	defer disarm()
+	if ok, err := b.runner.RunNow(t.Context(), "q", id(9)); !ok || err != nil {
+		t.Errorf("RunNow with its claim in doubt = %v, %v", ok, err)
+	}
+	receive(t, ran, "row 9")
+	disarm()
+	disarm = fault.Arm("pg.after_commit", 1, fault.Fail)
+	start(t, b.runner)
+	if n := receive(t, ran, "row") + receive(t, ran, "row"); n != 3 {
+		t.Errorf("ran rows that sum up to %d, want 1 and 2", n)
+	}
+	if fault.Passes("pg.after_commit") == 0 {
+		t.Error("nothing was in doubt")
+	}
+	disarm()
 }
 
 func TestParkedAndRedrive(t *testing.T) {

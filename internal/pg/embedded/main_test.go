@@ -128,10 +128,6 @@ func makeTemplate() {
 // usedDir is a data folder that an usher has used before.
 func usedDir(t *testing.T) string {
 	t.Helper()
-	template.once.Do(makeTemplate)
-	if template.err != nil {
-		t.Fatalf("make template: %v", template.err)
-	}
 	dir := tempDir(t)
 	copyData(t, dir)
 	return dir
@@ -140,6 +136,10 @@ func usedDir(t *testing.T) string {
 // copyData copies the template to dir.
 func copyData(t *testing.T, dir string) {
 	t.Helper()
+	template.once.Do(makeTemplate)
+	if template.err != nil {
+		t.Fatalf("make template: %v", template.err)
+	}
 	if out, err := exec.Command("cp", "-a", template.dir, dir).CombinedOutput(); err != nil {
 		t.Fatalf("copy template: %v: %s", err, out)
 	}
