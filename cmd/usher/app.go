@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -36,12 +37,14 @@ const (
 
 // appConfig is what an app is made of.
 type appConfig struct {
-	Homes     pg.Config
-	Roles     []string
-	Web       web.Config
-	Mail      notify.Config
-	Providers []payment.Provider
-	Log       *slog.Logger
+	Homes pg.Config
+	Roles []string
+	Web   web.Config
+	Mail  notify.Config
+	// AccountLimits bound codes and sign-ins.
+	AccountLimits account.Limits
+	Providers     []payment.Provider
+	Log           *slog.Logger
 	// MetricsElsewhere leaves /metrics off the public address.
 	MetricsElsewhere bool
 }
@@ -95,7 +98,7 @@ func (a *app) wire(ctx context.Context) error {
 	if a.keys, err = token.NewKeyring(ctx, a.homes.Directory); err != nil {
 		return fmt.Errorf("keys: %w", err)
 	}
-	if a.accounts, err = account.New(ctx, a.homes.Directory, a.keys, mailer, account.DefaultLimits()); err != nil {
+	if a.accounts, err = account.New(ctx, a.homes.Directory, a.keys, mailer, a.cfg.AccountLimits); err != nil {
 		return fmt.Errorf("accounts: %w", err)
 	}
 	a.rooms, err = waitingroom.New(ctx, waitingroom.Config{Homes: a.homes, Keys: a.keys, Log: a.log, Metrics: a.registry})
@@ -136,20 +139,22 @@ func (a *app) wireServer() {
 	a.server = web.New(a.cfg.Web, deps, a.log, a.registry)
 }
 
-// ready says whether every home answers.
+// ready says whether requests are of use here: the waiting rooms answer, or some
+// shard does. A shard that is away must not take the queue with it, nor the room
+// the shops of everybody who is inside.
 func (a *app) ready(ctx context.Context) error {
-	if err := a.homes.Directory.Ping(ctx); err != nil {
-		return pg.Unavailable(fmt.Errorf("directory: %w", err))
+	err := a.homes.Room.Ping(ctx)
+	if err == nil {
+		return nil
 	}
-	if err := a.homes.Room.Ping(ctx); err != nil {
-		return pg.Unavailable(fmt.Errorf("room: %w", err))
-	}
+	away := []error{fmt.Errorf("room: %w", err)}
 	for _, s := range a.homes.Shards() {
-		if err := s.Pool.Ping(ctx); err != nil {
-			return pg.Unavailable(fmt.Errorf("shard %d: %w", s.Number, err))
+		if err := s.Pool.Ping(ctx); err == nil {
+			return nil
 		}
+		away = append(away, fmt.Errorf("shard %d: %w", s.Number, err))
 	}
-	return nil
+	return &usher.Error{Code: usher.CodeUnavailable, Message: "no home answers", Err: errors.Join(away...)}
 }
 
 // start runs the loops of the process's roles.
@@ -158,6 +163,7 @@ func (a *app) start(s *supervisor) {
 	s.run("accounts", loop(a.accounts.Run))
 	s.run("waiting rooms", loop(a.rooms.Run))
 	s.run("events", loop(a.catalog.Run))
+	s.run("stock", loop(a.runStock))
 	if a.cfg.has(roleShop) {
 		s.run("seat maps", loop(a.hub.Run))
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"usher"
+	"usher/internal/account"
 	"usher/internal/notify"
 	"usher/internal/payment"
 	"usher/internal/payment/stripe"
@@ -205,12 +206,21 @@ func (d *demo) startApp(ctx context.Context) error {
 	d.app, err = newApp(ctx, appConfig{
 		Homes:     pg.Config{DirectoryURL: d.databaseURL, RoomURL: d.databaseURL, ShardURLs: map[pg.ShardNumber]string{1: d.databaseURL}},
 		Roles:     []string{roleRoom, roleShop, roleWorker},
-		Web:       web.Config{PublicURL: d.url, CardPage: d.simulatorURL + "/card", Limits: web.DefaultLimits(), Version: version()},
+		Web:       web.Config{PublicURL: d.url, CardPage: d.simulatorURL + "/card", Limits: demoLimits(), Version: version()},
 		Mail:      notify.Config{Addr: d.mails.SMTPAddr(), TLS: notify.TLSNone, From: "usher <tickets@usher.localhost>", SiteURL: d.url},
 		Providers: []payment.Provider{provider},
 		Log:       d.log,
+		// A few sign-ins per mailbox are enough anywhere.
+		AccountLimits: account.Limits{CodesPerAddress: account.DefaultLimits().CodesPerAddress},
 	})
 	return err
+}
+
+// demoLimits are the usual ones per account. Per address there are none: all of
+// a rehearsal's people come from this machine.
+func demoLimits() web.Limits {
+	l := web.DefaultLimits()
+	return web.Limits{JoinPerAccount: l.JoinPerAccount, HoldPerAccount: l.HoldPerAccount}
 }
 
 // downWithin bounds the end of what is not the app.

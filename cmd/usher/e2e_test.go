@@ -308,6 +308,7 @@ func TestDemo(t *testing.T) {
 	r.checkGate(t, codes)
 	r.checkStream(t, club)
 	r.checkForeign(t, order)
+	r.checkCommands(t)
 
 	before := r.demoReady
 	if err := r.cmd.Process.Kill(); err != nil {
@@ -390,6 +391,81 @@ func (r *running) checkForeign(t *testing.T, order string) {
 			t.Errorf("GET %s of another answers %d %s", path, g.status, g.raw)
 		}
 	}
+}
+
+// checkCommands steers a sale with the commands, as an operator does.
+func (r *running) checkCommands(t *testing.T) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "bar.csv")
+	if err := os.WriteFile(file, []byte(barChart), 0o600); err != nil {
+		t.Fatalf("write chart: %v", err)
+	}
+	r.usher(t, exitOK, "3 seats", "event", "import", file, "--slug", "bar", "--name", "Bar 酒吧", "--venue", "Back room",
+		"--starts-at", "2027-03-01 20:00", "--time-zone", "Europe/Berlin", "--currency", "EUR", "--no-queue", "--price", "bar=1500")
+	r.usher(t, exitOK, "Bar 酒吧", "event", "list")
+	r.usher(t, exitOK, "published", "event", "publish", "evt_3", "--reason", "ready")
+	for _, move := range []struct{ verb, sale string }{{"open", "open"}, {"pause", "paused"}, {"resume", "open"}, {"close", "closed"}} {
+		r.usher(t, exitOK, "its sale is "+move.sale, "event", move.verb, "evt_3")
+	}
+	r.usher(t, exitOK, `"sale": "closed"`, "event", "status", "evt_3")
+	r.usher(t, exitRefused, "state_conflict", "event", "open", "evt_3")
+	r.usher(t, exitRefused, "not_found", "event", "status", "evt_99")
+	admin := caller{t: t, base: r.URL, token: r.AdminToken}
+	actions := admin.must(200, "GET", "/v1/admin/actions?target=evt_3", nil)
+	for _, verb := range []string{"event.import", "event.prices", "event.publish", "event.close"} {
+		if !bytes.Contains(actions.raw, []byte(verb)) {
+			t.Errorf("the list of actions lacks %s: %s", verb, actions.raw)
+		}
+	}
+}
+
+const barChart = `seat_id,section,row,number,tier,x,y
+B-1,Bar,1,1,bar,0,0
+B-2,Bar,1,2,bar,10,0
+B-3,Bar,1,3,bar,20,0
+`
+
+// usher runs a command against the demo and checks its exit code and what it says.
+func (r *running) usher(t *testing.T, code int, says string, args ...string) {
+	t.Helper()
+	own, err := os.Executable()
+	if err != nil {
+		t.Fatalf("find binary: %v", err)
+	}
+	cmd := exec.CommandContext(t.Context(), own, args...)
+	cmd.Env = append(os.Environ(), runUsherEnv+"=1", "USHER_URL="+r.URL, "USHER_ADMIN_TOKEN="+r.AdminToken)
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatalf("%v: %v", args, err)
+	}
+	if cmd.ProcessState.ExitCode() != code || !strings.Contains(string(out), says) {
+		t.Errorf("usher %v exits with %d and says %q, want %d and %q", args, cmd.ProcessState.ExitCode(), out, code, says)
+	}
+}
+
+// A demo that cannot start says what to do, and leaves nothing behind.
+func TestDemoRefuses(t *testing.T) {
+	taken, err := listen("127.0.0.1:0", "")
+	if err != nil {
+		t.Fatalf("listen: %v", err)
+	}
+	defer closeListener(t, taken)
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatalf("write: %v", err)
+	}
+	t.Setenv("USHER_POSTGRES_BIN", "/nonexistent")
+	r := &running{}
+	dir := t.TempDir()
+	r.usher(t, exitMissing, "choose another address with --addr", "demo", "--addr", taken.Addr().String(), "--data-dir", dir)
+	r.usher(t, exitMissing, "another one with --data-dir", "demo", "--addr", "127.0.0.1:0", "--data-dir", filepath.Join(file, "below"))
+	r.usher(t, exitMissing, "USHER_POSTGRES_BIN is set, but cannot be used", "demo", "--no-download", "--addr", "127.0.0.1:0", "--data-dir", dir)
+	r.usher(t, exitUsage, "unknown flag", "demo", "--adr", "x")
+	r.usher(t, exitRefused, "USHER_ADMIN_TOKEN", "event", "list")
+	r.usher(t, exitOK, "usher ", "version")
+	r.usher(t, exitOK, "--data-dir", "demo", "--help")
+	checkNothingRuns(t, dir)
 }
 
 // checkNothingRuns looks for processes that still use the data folder.

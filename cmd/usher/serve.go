@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"usher"
+	"usher/internal/account"
 	"usher/internal/notify"
 	"usher/internal/payment"
 	"usher/internal/payment/stripe"
@@ -59,6 +60,23 @@ func (f *databaseFlags) homes() (pg.Config, error) {
 	return cfg, nil
 }
 
+// limitFlags bound single callers. The defaults are web.DefaultLimits.
+type limitFlags struct {
+	Joins        web.Rate `help:"Joins of queues per account: calls a second and burst, or off." default:"1/10" env:"USHER_LIMIT_JOINS"`
+	AddressJoins web.Rate `help:"Joins of queues per network address." default:"50/500" env:"USHER_LIMIT_ADDRESS_JOINS"`
+	Codes        web.Rate `help:"Sign-in codes per network address." default:"0.5/30" env:"USHER_LIMIT_CODES"`
+	SignIns      web.Rate `help:"Tries to sign in per network address." default:"1/60" env:"USHER_LIMIT_SIGN_INS"`
+	Holds        web.Rate `help:"Holds and checkouts per account." default:"2/20" env:"USHER_LIMIT_HOLDS"`
+	AddressHolds web.Rate `help:"Holds and checkouts per network address." default:"100/500" env:"USHER_LIMIT_ADDRESS_HOLDS"`
+}
+
+func (f limitFlags) limits() web.Limits {
+	return web.Limits{
+		JoinPerAccount: f.Joins, JoinPerAddress: f.AddressJoins, CodePerAddress: f.Codes, SignInPerAddress: f.SignIns,
+		HoldPerAccount: f.Holds, HoldPerAddress: f.AddressHolds,
+	}
+}
+
 // serveCmd runs usher on databases of the operator's own.
 type serveCmd struct {
 	databaseFlags `embed:""`
@@ -69,6 +87,8 @@ type serveCmd struct {
 	Role         []string `help:"What this process does: room, shop, worker." enum:"room,shop,worker" default:"room,shop,worker" env:"USHER_ROLE"`
 	PoolSize     int      `help:"Most connections per home." default:"16" env:"USHER_POOL_SIZE"`
 	TrustedProxy []string `help:"Networks of proxies that may name the client's address." env:"USHER_TRUSTED_PROXY" placeholder:"CIDR"`
+
+	Limit limitFlags `embed:"" prefix:"limit-"`
 
 	StripeURL               string `help:"Origin of the payment provider's API; empty is Stripe's own." env:"USHER_STRIPE_URL" placeholder:"URL"`
 	StripeSecretKey         secret `help:"Its secret key." hidden:"" env:"USHER_STRIPE_SECRET_KEY"`
@@ -116,14 +136,14 @@ func (c *serveCmd) Run(p *process) error {
 }
 
 func (c *serveCmd) config(p *process) (appConfig, error) {
-	cfg := appConfig{Roles: c.Role, Log: p.log, MetricsElsewhere: c.MetricsAddr != ""}
+	cfg := appConfig{Roles: c.Role, Log: p.log, MetricsElsewhere: c.MetricsAddr != "", AccountLimits: account.DefaultLimits()}
 	var err error
 	if cfg.Homes, err = c.homes(); err != nil {
 		return cfg, err
 	}
 	cfg.Homes.PoolSize = c.PoolSize
 	cfg.Web = web.Config{
-		PublicURL: strings.TrimRight(c.PublicURL, "/"), CardPage: c.CardPage, Limits: web.DefaultLimits(), Version: version(),
+		PublicURL: strings.TrimRight(c.PublicURL, "/"), CardPage: c.CardPage, Limits: c.Limit.limits(), Version: version(),
 	}
 	for _, text := range c.TrustedProxy {
 		prefix, err := netip.ParsePrefix(text)

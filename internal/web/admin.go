@@ -51,6 +51,9 @@ func (s *Server) logAction(ctx context.Context, verb, target, reason string, det
 	if reason = strings.TrimSpace(reason); reason == "" {
 		reason = "no reason given"
 	}
+	if detail == nil {
+		detail = struct{}{}
+	}
 	text, err := json.Marshal(detail)
 	if err != nil {
 		return err

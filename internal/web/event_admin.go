@@ -57,7 +57,7 @@ func (f ruleFields) apply(r *usher.Rules) {
 type createEventInput struct {
 	Body struct {
 		Reasoned
-		TenantID     usher.TenantID `json:"tenantId,omitempty" doc:"Whose event it is; for the house's own staff only"`
+		TenantID     usher.TenantID `json:"tenantId,omitzero" doc:"Whose event it is; for the house's own staff only"`
 		Slug         string         `json:"slug" maxLength:"63" doc:"Unique name: creating the same event again returns it"`
 		Name         string         `json:"name" maxLength:"800"`
 		Venue        string         `json:"venue" maxLength:"800"`
@@ -86,7 +86,7 @@ type adminEventsOutput struct {
 // adminEventView is an event as an operator sees it.
 type adminEventView struct {
 	Event     eventView        `json:"event"`
-	TenantID  usher.TenantID   `json:"tenantId"`
+	TenantID  usher.TenantID   `json:"tenantId,omitzero"`
 	FrozenAt  *time.Time       `json:"frozenAt,omitempty" doc:"When its publication began"`
 	Rules     *ruleFields      `json:"rules,omitempty" doc:"The rules in force"`
 	Room      *queueStatusView `json:"queue,omitempty" doc:"The queue now"`

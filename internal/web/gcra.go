@@ -1,7 +1,10 @@
 package web
 
 import (
+	"fmt"
 	"hash/maphash"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,6 +16,33 @@ import (
 type Rate struct {
 	Burst int
 	Every time.Duration
+}
+
+// UnmarshalText reads "off", or "<per second>/<burst>", for example "0.5/30". It
+// fails with CodeInvalidRequest.
+func (r *Rate) UnmarshalText(b []byte) error {
+	text := string(b)
+	if text == "off" {
+		*r = Rate{}
+		return nil
+	}
+	perSecond, burst, ok := strings.Cut(text, "/")
+	rate, rateErr := strconv.ParseFloat(perSecond, 64)
+	n, burstErr := strconv.Atoi(burst)
+	// Written so that NaN fails, too.
+	if !ok || rateErr != nil || burstErr != nil || !(rate > 0 && rate <= 1e6) || n < 1 || n > 1e6 {
+		return usher.Errorf(usher.CodeInvalidRequest, "%q is no rate: write off, or calls a second and burst, for example 0.5/30", text)
+	}
+	*r = Rate{Burst: n, Every: time.Duration(float64(time.Second) / rate)}
+	return nil
+}
+
+// MarshalText writes what UnmarshalText reads.
+func (r Rate) MarshalText() ([]byte, error) {
+	if r.Every <= 0 {
+		return []byte("off"), nil
+	}
+	return fmt.Appendf(nil, "%g/%d", float64(time.Second)/float64(r.Every), r.Burst), nil
 }
 
 // limiter counts callers by key with the generic cell rate algorithm: one time

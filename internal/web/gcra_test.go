@@ -94,3 +94,26 @@ func TestLimiterConcurrently(t *testing.T) {
 		t.Errorf("%d of 400 calls pass, want exactly the burst of 100", n)
 	}
 }
+
+func TestRateText(t *testing.T) {
+	for text, want := range map[string]Rate{
+		"off":    {},
+		"50/500": {Burst: 500, Every: 20 * time.Millisecond},
+		"0.5/30": {Burst: 30, Every: 2 * time.Second},
+		"1/1":    {Burst: 1, Every: time.Second},
+	} {
+		var r Rate
+		if err := r.UnmarshalText([]byte(text)); err != nil || r != want {
+			t.Errorf("%q reads as %+v, %v", text, r, err)
+		}
+		if back, err := r.MarshalText(); err != nil || string(back) != text {
+			t.Errorf("%+v is written as %q, %v", r, back, err)
+		}
+	}
+	for _, text := range []string{"", "0", "0/5", "-1/5", "5", "5/", "5/0", "/5", "x/5", "5/x", "NaN/5", "Inf/5", "1e9/5", "5/5/5"} {
+		var r Rate
+		if err := r.UnmarshalText([]byte(text)); usher.CodeOf(err) != usher.CodeInvalidRequest {
+			t.Errorf("%q reads as %+v, %v", text, r, err)
+		}
+	}
+}

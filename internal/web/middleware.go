@@ -32,6 +32,8 @@ type request struct {
 	device   redemption.Device
 	// code is why the request failed, for the log.
 	code usher.Code
+	// stream says that the request was answered by a stream, whose length is no latency.
+	stream bool
 }
 
 type requestKey struct{}
@@ -77,7 +79,9 @@ func (s *Server) wrap(routes http.Handler) http.Handler {
 				s.panicked(out, r, v)
 			}
 			took := time.Since(start)
-			s.metrics.route(routeName(r)).observe(out.status, took)
+			if !q.stream {
+				s.metrics.route(routeName(r)).observe(out.status, took)
+			}
 			s.logRequest(r, q, out, took)
 		}()
 		setCommonHeaders(w.Header(), q.id, s.cfg.secure())

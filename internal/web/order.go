@@ -110,11 +110,6 @@ func (s *Server) checkOut(ctx context.Context, in *checkoutInput) (*checkoutOutp
 	if err != nil {
 		return nil, err
 	}
-	if in.Body.PaymentMethodToken != "" {
-		if err := usher.CheckKey("paymentMethodToken", in.Body.PaymentMethodToken); err != nil {
-			return nil, err
-		}
-	}
 	if err := s.allowBuying(ctx); err != nil {
 		return nil, err
 	}

@@ -100,6 +100,7 @@ func (s *Server) streamSeats(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	}
+	requestOf(ctx).stream = true
 	s.metrics.inFlight.Dec()
 	s.metrics.streams.Inc()
 	defer func() {
