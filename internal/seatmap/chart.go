@@ -22,6 +22,9 @@ const (
 	SeatsMax = 200_000
 	// FileMax is the most bytes a chart file may have.
 	FileMax = 64 << 20
+	// structureMax is the most objects and lists of a JSON file: a seating plan has
+	// two objects per seat.
+	structureMax = 1_000_000
 	// coordinateMax bounds every coordinate and extent, in chart units.
 	coordinateMax = 1_000_000
 	tiersMax      = 200

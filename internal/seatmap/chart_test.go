@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"strings"
 	"testing"
 
@@ -187,6 +188,31 @@ func TestSeatsMax(t *testing.T) {
 		t.Errorf("read %d seats", c.Len())
 	}
 	wantRefused(t, file(seatmap.SeatsMax+1), "200000")
+}
+
+func TestStructureMax(t *testing.T) {
+	wantRefused(t, `{"format":"usher-chart/1","sections":[{"rows":[{"seats":[`+strings.Repeat("{},", 1_000_000)+"{}]}]}]}", "objects")
+}
+
+// The examples of the documentation are charts.
+func TestDocumentedExamples(t *testing.T) {
+	raw, err := os.ReadFile("../../docs/charts.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for block := range strings.SplitSeq(string(raw), "```") {
+		kind, file, _ := strings.Cut(block, "\n")
+		if kind == "json" || kind == "csv" {
+			seen++
+			if c := mustParse(t, "Example", file); c.Len() != 2 {
+				t.Errorf("the %s example has %d seats", kind, c.Len())
+			}
+		}
+	}
+	if seen != 2 {
+		t.Errorf("%d examples", seen)
+	}
 }
 
 func TestFileMax(t *testing.T) {

@@ -19,9 +19,10 @@ type Encoded struct {
 	// Body is the JSON of docs/seat-map.md; Gzip is the same compressed.
 	Body []byte
 	Gzip []byte
-	// ETag is weak, because both forms have it. It changes with seq, with lapse,
-	// and when the database goes away or comes back.
-	ETag  string
+	// ETag is weak, because both forms have it. It changes with seq, when holds
+	// lapse, and when the database goes away or comes back.
+	ETag string
+	// Seq and Lapse are the position.
 	Seq   int64
 	Lapse int64
 	// Live is false when the picture is the last one known and the database is away.
@@ -33,6 +34,7 @@ type view struct {
 	event  usher.EventID
 	chart  *Chart
 	pos    Position
+	lapsed int64     // see picture
 	at     time.Time // database time
 	live   bool
 	packed []byte
@@ -40,7 +42,7 @@ type view struct {
 }
 
 func newView(event usher.EventID, p *picture, at time.Time, live bool, packed []byte) *view {
-	v := &view{event: event, chart: p.chart, pos: p.pos, at: at, live: live, packed: packed}
+	v := &view{event: event, chart: p.chart, pos: p.pos, lapsed: p.lapsed, at: at, live: live, packed: packed}
 	// Nobody may ask for this one, and then it costs nothing.
 	v.encode = sync.OnceValue(v.snapshot)
 	return v
@@ -62,11 +64,11 @@ func (v *view) snapshot() Encoded {
 	b = append(b, `,"states":"`...)
 	b = base64.StdEncoding.AppendEncode(b, v.packed)
 	b = append(b, `"}`...)
-	etag := `W/"` + v.pos.String() + `"`
+	content := Position{v.pos.Seq, v.lapsed}.String()
 	if !v.live {
-		etag = `W/"` + v.pos.String() + `-away"`
+		content += "-away"
 	}
-	return Encoded{Body: b, Gzip: compress(b, gzip.DefaultCompression), ETag: etag, Seq: v.pos.Seq, Lapse: v.pos.Lapse, Live: v.live}
+	return Encoded{Body: b, Gzip: compress(b, gzip.DefaultCompression), ETag: `W/"` + content + `"`, Seq: v.pos.Seq, Lapse: v.pos.Lapse, Live: v.live}
 }
 
 // resetAbove is the most bytes of JSON a frame onto this view may have before
@@ -80,16 +82,30 @@ func appendState(b []byte, at time.Time, live bool) []byte {
 	return strconv.AppendBool(b, live)
 }
 
-// frame is one step between two published positions, encoded once as an SSE
-// message. A reset has no changes and cannot be stepped over.
+// frame is one step between two published views, encoded once as an SSE message.
+// A reset has no changes and cannot be stepped over.
 type frame struct {
-	from, to Position
-	reset    bool
-	wire     []byte
+	// from is what a reader has to know: every change to its Seq, every lapse to
+	// its Lapse. lapsed is the latest deadline the frame knows of.
+	from   Position
+	seq    int64
+	lapsed int64
+	kind   stepKind
+	wire   []byte
 }
 
-// newFrame encodes the step from a position to the view; changes are ordinals.
-func newFrame(from Position, v *view, changes []int32) frame {
+// stepKind says what a message means to readers who come later.
+type stepKind int
+
+const (
+	stepNothing stepKind = iota // nothing, or news for those who are here
+	stepFrame                   // they need it if their position is older
+	stepReset                   // whatever came before cannot be continued
+)
+
+// newFrame encodes the step from one view to the next; changes are ordinals.
+func newFrame(prev, v *view, changes []int32) frame {
+	from := Position{prev.pos.Seq, prev.lapsed}
 	limit := resetFloor
 	b := make([]byte, 0, 160+12*len(changes))
 	b = append(b, `{"from":`...)
@@ -117,17 +133,18 @@ func newFrame(from Position, v *view, changes []int32) frame {
 	if len(b) > limit {
 		return newReset(v)
 	}
-	return frame{from: from, to: v.pos, wire: message("frame", v.pos.String(), b)}
+	return frame{from: from, seq: v.pos.Seq, lapsed: v.lapsed, kind: stepFrame, wire: message("frame", v.pos.String(), b)}
 }
 
-// newReset tells readers to take a new snapshot. It carries no id: a reader that
-// loses its connection before it did so comes back with its old position.
+// newReset tells readers to take a new snapshot, not older than what it names. It
+// carries no id: a reader that loses its connection before it did so comes back
+// with its old position.
 func newReset(v *view) frame {
 	b := append([]byte(`{"seq":`), strconv.FormatInt(v.pos.Seq, 10)...)
 	b = append(b, `,"lapse":`...)
-	b = strconv.AppendInt(b, v.pos.Lapse, 10)
+	b = strconv.AppendInt(b, v.lapsed, 10)
 	b = appendState(append(b, ','), v.at, v.live)
-	return frame{to: v.pos, reset: true, wire: message("reset", "", append(b, '}'))}
+	return frame{kind: stepReset, wire: message("reset", "", append(b, '}'))}
 }
 
 // newBeat tells readers that the stream lives, and whether the database does.

@@ -148,11 +148,12 @@ type viewer struct {
 	pos    Position
 	states []byte // "ahsb" per seat
 	again  bool   // a new snapshot is due
+	need   Position
+	kept   []wireFrame // that came while it is
 	live   bool
 	frames int
 	resets int
 	beats  int
-	lastID string
 }
 
 type wireSnapshot struct {
@@ -177,12 +178,22 @@ func (v *viewer) snapshot(t testing.TB, e Encoded) wireSnapshot {
 	for i := range v.states {
 		v.states[i] = "ahsb"[packed[i>>2]>>(6-2*(i&3))&3]
 	}
-	v.pos, v.again, v.live = Position{s.Seq, s.Lapse}, false, s.Live
+	v.pos, v.live = Position{s.Seq, s.Lapse}, s.Live
+	v.again = s.Seq < v.need.Seq || s.Lapse < v.need.Lapse
+	for len(v.kept) > 0 && !v.again {
+		if v.again = v.hole(v.kept[0]); !v.again {
+			v.apply(v.kept[0])
+			v.kept = v.kept[1:]
+		}
+	}
+	if !v.again {
+		v.need = Position{}
+	}
 	return s
 }
 
 type wireFrame struct {
-	From, To, LapseFrom, Lapse int64
+	Seq, From, To, LapseFrom, Lapse int64
 	Live                       bool
 	Changes                    [][2]int
 }
@@ -216,31 +227,38 @@ func (v *viewer) take(t testing.TB, wire []byte) {
 	case "beat":
 		v.beats++
 	case "reset":
-		v.again, v.resets = true, v.resets+1
+		v.again, v.resets, v.kept, v.need = true, v.resets+1, nil, Position{f.Seq, f.Lapse}
 	case "frame":
 		v.frames++
-		v.lastID = id
-		v.frame(t, f)
+		if want := fmt.Sprintf("%d.%d", f.To, f.Lapse); id != want {
+			t.Errorf("frame to %s has the id %s", want, id)
+		}
+		if v.again = v.again || v.hole(f); v.again {
+			if v.kept = append(v.kept, f); len(v.kept) > 100 {
+				t.Fatal("100 frames wait for a snapshot")
+			}
+			return
+		}
+		v.apply(f)
 	default:
 		t.Fatalf("unknown event in %q", wire)
 	}
 }
 
-func (v *viewer) frame(t testing.TB, f wireFrame) {
-	switch {
-	case v.again:
-		return
-	case f.To < v.pos.Seq || f.To == v.pos.Seq && f.Lapse <= v.pos.Lapse:
-		return
-	case f.From > v.pos.Seq || f.LapseFrom > v.pos.Lapse:
-		v.again = true
+func (v *viewer) old(f wireFrame) bool {
+	return f.To < v.pos.Seq || f.To == v.pos.Seq && f.Lapse <= v.pos.Lapse
+}
+
+func (v *viewer) hole(f wireFrame) bool {
+	return !v.old(f) && (f.From > v.pos.Seq || f.LapseFrom > v.pos.Lapse)
+}
+
+func (v *viewer) apply(f wireFrame) {
+	if v.old(f) {
 		return
 	}
 	for _, c := range f.Changes {
 		v.states[c[0]] = "ahsb"[c[1]]
 	}
 	v.pos = Position{f.To, f.Lapse}
-	if id := fmt.Sprintf("%d.%d", f.To, f.Lapse); v.lastID != "" && id != v.lastID {
-		t.Errorf("frame to %s has the id %s", id, v.lastID)
-	}
 }

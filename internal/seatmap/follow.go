@@ -287,7 +287,7 @@ func (f *follower) publish() {
 		at = f.clock.at(time.Now())
 	}
 	changes := f.picture.take()
-	moved := prev == nil || f.fresh || f.picture.pos != prev.pos || len(changes) > 0
+	moved := prev == nil || f.fresh || f.picture.pos.Seq != prev.pos.Seq || len(changes) > 0
 	switched := prev != nil && live != prev.live
 	if !moved && !switched && !(live && at.Sub(prev.at) >= freshEvery) {
 		return
@@ -301,7 +301,7 @@ func (f *follower) publish() {
 		f.hub.metrics.resetReload.Inc()
 		f.set(v, newReset(v))
 	case moved:
-		step := newFrame(prev.pos, v, changes)
+		step := newFrame(prev, v, changes)
 		f.hub.metrics.frame(step, oldest, at)
 		f.set(v, step)
 	case switched:
@@ -322,10 +322,10 @@ func (f *follower) set(v *view, step frame) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.view.Store(v)
-	switch {
-	case step.reset:
+	switch step.kind {
+	case stepReset:
 		f.ring = nil
-	case step.to != Position{}:
+	case stepFrame:
 		f.ring = append(f.ring, step)
 		if len(f.ring) > ringMax {
 			f.ring = slices.Delete(f.ring, 0, len(f.ring)-ringMax)

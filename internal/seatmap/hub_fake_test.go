@@ -146,6 +146,7 @@ func TestLapses(t *testing.T) {
 		}
 		stream := mustSubscribe(t, h, v.pos)
 		defer stream.Close()
+		settle(500 * time.Millisecond)
 		for range 25 {
 			settle(time.Second)
 			drain(t, stream, &v)
@@ -261,20 +262,25 @@ func TestResume(t *testing.T) {
 		stream := mustSubscribe(t, h, v.pos)
 		drain(t, stream, &v)
 		stream.Close()
+		home.wakes(usher.SeatHeld, 500*time.Millisecond, 50)
+		settle(900 * time.Millisecond)
 		for i := range 10 {
 			home.wakes(usher.SeatSold, 0, i)
 			settle(300 * time.Millisecond)
 		}
+		now := v.pos.Lapse + 5000
 		for name, c := range map[string]struct {
 			from   Position
 			frames int
 			resets int
 		}{
-			"where it was": {v.pos, 10, 0},
-			"half way":     {Position{5, v.pos.Lapse}, 5, 0},
-			"up to date":   {Position{10, v.pos.Lapse}, 0, 0},
+			// One frame for the hold, one for its lapse, ten for the sales.
+			"where it was": {v.pos, 12, 0},
+			"half way":     {Position{6, now}, 5, 0},
+			"a lapse ago":  {Position{11, v.pos.Lapse}, 11, 0},
+			"up to date":   {Position{11, now}, 0, 0},
 			"nowhere":      {Position{}, 0, 1},
-			"older lapse":  {Position{5, 1}, 0, 1},
+			"the future":   {Position{12, now}, 0, 1},
 		} {
 			again := v
 			again.states = slices.Clone(v.states)
@@ -283,6 +289,23 @@ func TestResume(t *testing.T) {
 			s.Close()
 			if again.frames != c.frames || again.resets != c.resets {
 				t.Errorf("%s: %d frames and %d resets, want %d and %d", name, again.frames, again.resets, c.frames, c.resets)
+			}
+		}
+		// A process that begins now knows which lapses a reader may have missed.
+		fresh := newHub(HubConfig{}, home)
+		defer fresh.Close()
+		home.wakes(usher.SeatHeld, time.Millisecond, 60)
+		settle(time.Second)
+		for name, c := range map[string]struct {
+			from   Position
+			resets int
+		}{"before the lapse": {Position{12, v.pos.Lapse}, 1}, "after it": {Position{12, now}, 0}} {
+			var reader viewer
+			s := mustSubscribe(t, fresh, c.from)
+			drain(t, s, &reader)
+			s.Close()
+			if reader.resets != c.resets || reader.frames != 0 {
+				t.Errorf("%s: %d resets, %d frames from a fresh process", name, reader.resets, reader.frames)
 			}
 		}
 		// More than the ring holds.

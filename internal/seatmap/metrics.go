@@ -53,7 +53,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 func (m *metrics) frame(f frame, oldest, at time.Time) {
 	m.frames.Inc()
 	m.frameBytes.Add(float64(len(f.wire)))
-	if f.reset {
+	if f.kind == stepReset {
 		m.resetBig.Inc()
 	}
 	if !oldest.IsZero() {

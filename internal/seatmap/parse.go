@@ -64,6 +64,10 @@ func decodeJSON(file []byte, into any, strict bool) error {
 	if at := firstInvalid(file); at >= 0 {
 		return refuse("not UTF-8, line %d", 1+bytes.Count(file[:at], []byte{'\n'}))
 	}
+	// What a few bytes of a hostile file would grow to in memory is bounded first.
+	if bytes.Count(file, []byte{'{'})+bytes.Count(file, []byte{'['}) > structureMax {
+		return refuse("the file has more than %d objects and lists", structureMax)
+	}
 	dec := json.NewDecoder(bytes.NewReader(file))
 	if strict {
 		dec.DisallowUnknownFields()

@@ -31,6 +31,10 @@ const noDeadline = math.MaxInt64
 type picture struct {
 	chart *Chart
 	pos   Position
+	// lapsed is the latest deadline that passed: between it and pos.Lapse nothing
+	// lapsed, so that a reader who knows the picture as of lapsed knows it as of
+	// pos.Lapse.
+	lapsed int64
 	// raw is what the ledger says of each seat (pending counts as held), deadline
 	// when a held one lapses, in database milliseconds.
 	raw      []byte
@@ -120,13 +124,13 @@ func (p *picture) touch(i int) {
 	}
 }
 
-// lapseTo lets time pass to now, in database milliseconds. Only when a hold
-// lapses does the position move.
+// lapseTo lets time pass to now, in database milliseconds.
 func (p *picture) lapseTo(now int64) {
+	now = max(now, p.pos.Lapse)
+	p.pos.Lapse = now
 	if now < p.nextDue {
 		return
 	}
-	moved := false
 	p.nextDue = noDeadline
 	for i, due := range p.deadline {
 		if due > now {
@@ -137,11 +141,8 @@ func (p *picture) lapseTo(now int64) {
 		// picture its time is over.
 		p.deadline[i] = noDeadline
 		p.raw[i] = shownAvailable
+		p.lapsed = max(p.lapsed, due)
 		p.touch(i)
-		moved = true
-	}
-	if moved {
-		p.pos.Lapse = max(p.pos.Lapse, now)
 	}
 }
 

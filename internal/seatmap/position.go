@@ -7,7 +7,8 @@ import (
 
 // Position says how much a picture contains: every change up to Seq, and every
 // hold drawn as free whose deadline is not after Lapse, in milliseconds of
-// database time since 1970. Positions of different processes compare.
+// database time since 1970. Lapse goes with the clock, whether or not anything
+// lapses, so that positions of different processes compare.
 type Position struct {
 	Seq   int64
 	Lapse int64

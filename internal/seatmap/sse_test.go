@@ -23,6 +23,7 @@ type fakeWriter struct {
 	body     strings.Builder
 	deadline time.Time
 	deaf     bool
+	stuck    bool // the reader takes nothing
 }
 
 func (w *fakeWriter) Header() http.Header { return w.header }
@@ -32,6 +33,9 @@ func (w *fakeWriter) Flush()              {}
 func (w *fakeWriter) Write(b []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.stuck {
+		<-time.After(time.Until(w.deadline) + 1)
+	}
 	w.late()
 	if w.deaf {
 		return 0, errors.New("i/o timeout")
@@ -88,6 +92,27 @@ func TestServeQuietStream(t *testing.T) {
 			t.Errorf("%d frames", n)
 		}
 		synctest.Wait()
+		if n := value(t, h.metrics.streams); n != 0 {
+			t.Errorf("%v streams are left", n)
+		}
+	})
+}
+
+// A reader that takes nothing is cut, and its place is free again.
+func TestServeStuckReader(t *testing.T) {
+	bubble(t, HubConfig{}, func(t *testing.T, h *Hub, home *fakeHome) {
+		w := &fakeWriter{header: http.Header{}, stuck: true}
+		r, err := http.NewRequestWithContext(t.Context(), "GET", "/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if err := Serve(w, r, mustSubscribe(t, h, Position{})); err == nil {
+			t.Error("no error")
+		}
+		if d := time.Since(began); d < 10*time.Second || d > 11*time.Second {
+			t.Errorf("cut after %v", d)
+		}
 		if n := value(t, h.metrics.streams); n != 0 {
 			t.Errorf("%v streams are left", n)
 		}

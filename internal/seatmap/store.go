@@ -57,10 +57,7 @@ const (
 // or, when that is away, from a shard that has a copy. It fails with
 // CodeNotFound and CodeUnavailable.
 func (s *Charts) ByHash(ctx context.Context, hash string) (*Chart, error) {
-	s.mu.Lock()
-	c := s.byHash[hash]
-	s.mu.Unlock()
-	if c != nil {
+	if c := s.cached(hash); c != nil {
 		return c, nil
 	}
 	c, err := s.readChart(ctx, s.homes.Directory, sqlReadChart, hash)
@@ -109,6 +106,18 @@ func (s *Charts) OfEvent(ctx context.Context, event usher.EventID) (*Chart, erro
 	if err != nil {
 		return nil, err
 	}
+	// The address first: the chart itself is megabytes, and often here already.
+	var hash string
+	err = pool.QueryRow(ctx, sqlReadEventHash, event).Scan(&hash)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, usher.Errorf(usher.CodeNotFound, "the event is not published")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read chart of %s: %w", event, pg.Unavailable(err))
+	}
+	if c := s.cached(hash); c != nil {
+		return c, nil
+	}
 	return s.readChart(ctx, pool, sqlReadEventChart, event)
 }
 
@@ -127,6 +136,12 @@ func (s *Charts) readChart(ctx context.Context, pool *pgxpool.Pool, sql string, 
 		return nil, fmt.Errorf("stored chart cannot be read: %s", err.Error())
 	}
 	return s.keep(c), nil
+}
+
+func (s *Charts) cached(hash string) *Chart {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.byHash[hash]
 }
 
 // keep remembers a chart and returns the one to use: all holders of one address

@@ -150,18 +150,18 @@ func (f *follower) add(s *Stream, from Position) (ok bool, err error) {
 
 // missed returns the frames a reader at the position needs. f.mu is held.
 func (f *follower) missed(from Position) (out []frame, known bool) {
-	at := f.view.Load().pos
-	if from == (Position{}) || from.Seq > at.Seq {
+	v := f.view.Load()
+	if from == (Position{}) || from.Seq > v.pos.Seq {
 		return nil, false
 	}
 	for _, m := range f.ring {
-		if m.to.Seq > from.Seq || m.to.Lapse > from.Lapse {
+		if m.seq > from.Seq || m.lapsed > from.Lapse {
 			out = append(out, m)
 		}
 	}
 	switch {
 	case len(out) == 0:
-		return nil, at.Seq <= from.Seq && at.Lapse <= from.Lapse
+		return nil, v.pos.Seq <= from.Seq && v.lapsed <= from.Lapse
 	case len(out) > queueMax:
 		return nil, false
 	}
