@@ -13,6 +13,7 @@ import (
 
 	"usher"
 	"usher/internal/account"
+	"usher/internal/audit"
 	"usher/internal/catalog"
 	"usher/internal/checkout"
 	"usher/internal/ledger"
@@ -105,9 +106,9 @@ func (a *app) wire(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("waiting rooms: %w", err)
 	}
-	a.ledger = ledger.New(a.homes, ledger.WithLog(a.log), ledger.WithMetrics(a.registry))
-	a.charts = seatmap.NewCharts(a.homes)
 	a.redeemer = redemption.New(a.homes, a.log, a.registry)
+	a.ledger = ledger.New(a.homes, ledger.WithLog(a.log), ledger.WithMetrics(a.registry), ledger.WithCodes(a.redeemer.VoidCodes))
+	a.charts = seatmap.NewCharts(a.homes)
 	a.runner = work.NewRunner(a.log, a.registry)
 	a.checkout, err = checkout.New(checkout.Config{
 		Homes: a.homes, Ledger: a.ledger, Runner: a.runner, Providers: a.cfg.Providers, Log: a.log, Registerer: a.registry,
@@ -131,7 +132,7 @@ func (a *app) wire(ctx context.Context) error {
 func (a *app) wireServer() {
 	deps := web.Deps{
 		Accounts: a.accounts, Rooms: a.rooms, Seats: a.hub, Charts: a.charts, Ledger: a.ledger, Checkout: a.checkout,
-		Redemption: a.redeemer, Catalog: a.catalog, Ready: a.ready, Gatherer: a.registry,
+		Redemption: a.redeemer, Catalog: a.catalog, Audit: a.audit, Ready: a.ready, Gatherer: a.registry,
 	}
 	if a.cfg.MetricsElsewhere {
 		deps.Gatherer = nil
@@ -155,6 +156,21 @@ func (a *app) ready(ctx context.Context) error {
 		away = append(away, fmt.Errorf("shard %d: %w", s.Number, err))
 	}
 	return &usher.Error{Code: usher.CodeUnavailable, Message: "no home answers", Err: errors.Join(away...)}
+}
+
+// auditPool is how many connections an audit may use beside a sale.
+const auditPool = 2
+
+// audit runs on connections of its own that cannot write.
+func (a *app) audit(ctx context.Context, events ...usher.EventID) (*audit.Report, error) {
+	cfg := a.cfg.Homes
+	cfg.PoolSize, cfg.ApplicationName = auditPool, "usher audit"
+	homes, err := pg.OpenReadOnly(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer homes.Close()
+	return audit.Run(ctx, homes.Shards(), events...)
 }
 
 // start runs the loops of the process's roles.

@@ -12,6 +12,8 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+	// Events name their zones; a machine may have none installed.
+	_ "time/tzdata"
 
 	"github.com/alecthomas/kong"
 
@@ -25,12 +27,14 @@ type cli struct {
 	LogLevel  slog.Level `help:"Least level that is logged: debug, info, warn or error." default:"info" env:"USHER_LOG_LEVEL"`
 	LogFormat string     `help:"Log format: json, text, or auto (text on a terminal)." enum:"auto,json,text" default:"auto" env:"USHER_LOG_FORMAT"`
 
-	Demo    demoCmd    `cmd:"" help:"Run the whole product on this machine with nothing to set up."`
-	Serve   serveCmd   `cmd:"" help:"Run usher on databases of your own."`
-	Migrate migrateCmd `cmd:"" help:"Bring the databases up to date."`
-	Event   eventCmd   `cmd:"" help:"Import, publish and control events of a running usher."`
-	Paysim  paysimCmd  `cmd:"" help:"Run the payment simulator."`
-	Version versionCmd `cmd:"" help:"Print the version."`
+	Demo     demoCmd     `cmd:"" help:"Run the whole product on this machine with nothing to set up."`
+	Serve    serveCmd    `cmd:"" help:"Run usher on databases of your own."`
+	Migrate  migrateCmd  `cmd:"" help:"Bring the databases up to date."`
+	Event    eventCmd    `cmd:"" help:"Import, publish and control events of a running usher."`
+	Audit    auditCmd    `cmd:"" help:"Check every invariant from the rows alone."`
+	Rehearse rehearseCmd `cmd:"" help:"Run a whole on-sale with simulated people against a running usher."`
+	Paysim   paysimCmd   `cmd:"" help:"Run the payment simulator."`
+	Version  versionCmd  `cmd:"" help:"Print the version."`
 }
 
 // process is what commands need of the world around them.

@@ -10,6 +10,7 @@ import (
 
 	"usher"
 	"usher/internal/account"
+	"usher/internal/audit"
 	"usher/internal/catalog"
 	"usher/internal/checkout"
 	"usher/internal/ledger"
@@ -28,6 +29,8 @@ type Deps struct {
 	Checkout   Checkout
 	Redemption Redemption
 	Catalog    Catalog
+	// Audit re-derives the invariants of the named events, or of all.
+	Audit func(ctx context.Context, events ...usher.EventID) (*audit.Report, error)
 	// Ready says whether requests can be served now.
 	Ready func(ctx context.Context) error
 	// Gatherer is what /metrics shows; nil leaves the route out.

@@ -12,4 +12,5 @@ func (s *Server) addAPI() {
 	s.addChanges()
 	s.addEventAdmin()
 	s.addAdmin()
+	s.addAudit()
 }

@@ -100,17 +100,19 @@ func (v *venue) take(snap snapshotBody) error {
 // first seat highest, 0 is available).
 func (v *venue) free(i int) bool { return v.states[i>>2]>>(6-2*(i&3))&3 == 0 }
 
+// hotRows is how many rows of the first section everybody wants.
+const hotRows = 6
+
 // pick chooses n adjacent seats that look free. Most people want the same few
-// sections: that is where they quarrel. It returns nil when nothing looks free.
+// rows: that is where they quarrel. It returns nil when nothing looks free.
 func (v *venue) pick(rng *rand.Rand, n int, hot bool) []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	sections := v.sections
-	if hot {
-		sections = sections[:max(1, len(sections)/8)]
-	}
 	for range 200 {
-		rows := sections[rng.IntN(len(sections))]
+		rows := v.sections[rng.IntN(len(v.sections))]
+		if hot {
+			rows = v.sections[0][:min(hotRows, len(v.sections[0]))]
+		}
 		if len(rows) == 0 {
 			continue
 		}

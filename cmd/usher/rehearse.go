@@ -1,0 +1,87 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"usher/internal/sim/crowd"
+)
+
+// rehearseCmd runs a whole on-sale with simulated people against a running usher.
+type rehearseCmd struct {
+	URL          string        `help:"Where usher answers." required:"" env:"USHER_URL" placeholder:"URL"`
+	AdminToken   secret        `help:"API key of an operator." required:"" env:"USHER_ADMIN_TOKEN" placeholder:"KEY"`
+	Event        string        `help:"Event to rehearse; the largest one on sale by default." placeholder:"EVENT"`
+	People       int           `help:"How many people come." default:"300"`
+	Arrive       time.Duration `help:"Over how long they come; 50 a second by default." placeholder:"TIME"`
+	Seed         uint64        `help:"Who does what: the same seed casts the same people." default:"1"`
+	Patience     time.Duration `help:"How long people put up with a server that is away." default:"2m"`
+	Settle       time.Duration `help:"How long an order may stay undecided." default:"5m"`
+	SimulatorURL string        `help:"Have the payment simulator's own ledger checked, too." placeholder:"URL"`
+	JSON         bool          `help:"Print the report as one JSON object on the last line."`
+}
+
+var errRehearsal = errors.New("the rehearsal did not pass")
+
+// Run rehearses, prints the verdict, and fails when it is not a pass.
+func (c *rehearseCmd) Run(p *process) error {
+	report, err := crowd.Run(p.ctx, crowd.Config{
+		URL: c.URL, AdminToken: string(c.AdminToken), Event: c.Event, People: c.People, Arrive: c.Arrive, Seed: c.Seed,
+		Patience: c.Patience, Settle: c.Settle, SimulatorURL: c.SimulatorURL,
+		Progress: func(line string) { fmt.Fprintln(p.stderr, line) },
+	})
+	if err != nil {
+		return fmt.Errorf("rehearse: %w", err)
+	}
+	if c.JSON {
+		err = json.NewEncoder(p.stdout).Encode(report)
+	} else {
+		err = printRehearsal(p.stdout, report)
+	}
+	if err == nil && !report.Pass {
+		err = errRehearsal
+	}
+	return err
+}
+
+func printRehearsal(w io.Writer, r *crowd.Report) error {
+	verdict := "PASS"
+	if !r.Pass {
+		verdict = "FAIL"
+	}
+	_, err := fmt.Fprintf(w, `%s  %d people at %s in %.1f s
+
+places sold            %d
+tickets issued         %d   difference %d
+admitted at the gate   %d   second scans refused %d
+audit violations       %d
+
+lock wait p99          %.1f ms
+conflict rate          %.1f %%
+expiry rate            %.1f %%
+unknown payment age    %.1f s
+queue wait p99         %.1f s
+admission rate         %.1f /s
+
+requests %d, repeated %d, server away %d, server errors %d, answers lost on purpose %d
+`, verdict, r.People, r.Event, r.Seconds, r.UnitsSold, r.TicketsIssued, r.TicketDifference, r.AdmittedAtGate, r.SecondScans, r.AuditViolations,
+		r.LockWaitP99Ms, r.ConflictRate*100, r.ExpiryRate*100, r.UnknownPaymentAgeSeconds, r.QueueWaitP99Seconds, r.AdmissionRatePerSecond,
+		r.Requests, r.Retries, r.ServerAway, r.ServerErrors, r.LostAnswers)
+	if err != nil {
+		return err
+	}
+	for outcome, n := range r.Outcomes {
+		if _, err := fmt.Fprintf(w, "%-16s %d\n", outcome, n); err != nil {
+			return err
+		}
+	}
+	for _, f := range r.Failures {
+		if _, err := fmt.Fprintf(w, "FAIL: %s\n", f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
