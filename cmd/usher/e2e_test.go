@@ -365,7 +365,7 @@ func (r *running) checkStream(t *testing.T, event demoEvent) {
 	if g := c.do("GET", path+"/seats", nil, "If-None-Match", snapshot.header.Get("Etag")); g.status != 304 && g.status != 200 {
 		t.Errorf("snapshot known: %d", g.status)
 	}
-	after := fmt.Sprintf("%.0f-%.0f", snapshot.body["seq"], snapshot.body["lapse"])
+	after := fmt.Sprintf("%.0f.%.0f", snapshot.body["seq"], snapshot.body["lapse"])
 	resp, err := http.Get(r.URL + path + "/seats/stream?after=" + after)
 	if err != nil || resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "text/event-stream" {
 		t.Fatalf("stream: %v %v", resp, err)
@@ -375,8 +375,11 @@ func (r *running) checkStream(t *testing.T, event demoEvent) {
 	bob.must(201, "POST", path+"/holds", map[string]any{"seatIds": r.freeSeats(t, event, 2)[:1], "idempotencyKey": "k-1"})
 	lines := bufio.NewScanner(resp.Body)
 	for lines.Scan() {
-		if strings.HasPrefix(lines.Text(), "event: frame") {
+		switch lines.Text() {
+		case "event: frame":
 			return
+		case "event: reset":
+			t.Fatal("a stream that continues from a fresh snapshot is reset")
 		}
 	}
 	t.Fatalf("the stream ends without the change: %v", lines.Err())

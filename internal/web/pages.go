@@ -73,7 +73,7 @@ func (s *Server) newView(r *http.Request, title, script string) view {
 	}
 	_, err := s.session(r)
 	v.SignedIn = err == nil
-	v.Data = map[string]any{"lang": l, "texts": texts[l], "digits": usher.Currencies, "cardPage": s.cfg.CardPage}
+	v.Data = map[string]any{"lang": l, "texts": texts[l], "digits": usher.Currencies, "cardPage": s.cfg.CardPage, "signedIn": v.SignedIn}
 	return v
 }
 

@@ -28,7 +28,7 @@ func (s *Server) addSeats() {
 	s.document(huma.Operation{
 		OperationID: "streamSeats", Method: http.MethodGet, Path: "/v1/events/{eventId}/seats/stream", Tags: []string{"Seat map"},
 		Summary:     "Changes of the seats as server-sent events",
-		Description: "Continue from a snapshot with ?after=<seq>-<lapse>, or Last-Event-ID. Events: frame, reset (take a new snapshot), beat.",
+		Description: "Continue from a snapshot with ?after=<seq>.<lapse>, or Last-Event-ID. Events: frame, reset (take a new snapshot), beat.",
 		Parameters: []*huma.Param{eventParam, admissionParam,
 			{Name: "after", In: "query", Schema: &huma.Schema{Type: huma.TypeString}}},
 		Security: []map[string][]string{{}, {string(buyers): {}}, {"buyerCookie": {}}},

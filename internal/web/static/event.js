@@ -1,7 +1,8 @@
 import { $, call, el, money, page, t } from './app.js'
 
 const api = '/v1/events/' + page.eventId
-const [holds, orders] = await Promise.all([call('GET', api + '/holds'), call('GET', api + '/orders')])
+const nothing = { status: 0 }
+const [holds, orders] = page.signedIn ? await Promise.all([call('GET', api + '/holds'), call('GET', api + '/orders')]) : [nothing, nothing]
 if (holds.status === 200 && holds.body.holds.length) {
   $('holds').hidden = false
   $('holdList').append(...holds.body.holds.map(h => el('li', {},

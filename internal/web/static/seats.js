@@ -2,7 +2,7 @@ import { $, call, countdown, el, key, money, page, problem, sure, t } from './ap
 
 const api = '/v1/events/' + page.eventId
 const FREE = 0
-let chart = null, states = null, position = null, picked = new Map(), hold = null, stopTimer = () => {}
+let chart = null, states = null, position = null, shown = new Map(), picked = new Map(), hold = null, stopTimer = () => {}
 // One key per choice of seats: a repeat after a lost answer finds its own hold.
 let holdKey = key()
 
@@ -51,26 +51,45 @@ function index(body) {
   $('section').replaceChildren(...chart.map((s, i) => el('option', { value: i }, s.name)))
 }
 
+// draw makes the buttons of the chosen section; what changes later is patched, so
+// that nobody's finger or focus loses its seat.
 function draw() {
   const section = chart[$('section').value || 0]
+  shown = new Map()
   $('rows').replaceChildren(...section.rows.map(row => el('div', { class: 'row' },
     el('span', {}, t('row') + ' ' + row.label), ...row.seats.map(seat => seatButton(section, row, seat)))))
 }
 
 function seatButton(section, row, seat) {
-  const free = states[seat.ordinal] === FREE, on = picked.has(seat.id)
   const tier = page.tiers[seat.tier]
-  const label = [section.name, t('row') + ' ' + row.label, t('seat') + ' ' + seat.label, tier ? tier.name + ' ' + money(tier.price) : '', free ? t('free') : t('taken')].filter(Boolean).join(', ')
-  return el('button', {
-    type: 'button', class: 'seat', disabled: !free && !on, 'aria-pressed': String(on), 'aria-label': label, title: label,
+  const name = [section.name, t('row') + ' ' + row.label, t('seat') + ' ' + seat.label, tier ? tier.name + ' ' + money(tier.price) : ''].filter(Boolean).join(', ')
+  const button = el('button', {
+    type: 'button', class: 'seat',
     on: () => {
-      if (on) picked.delete(seat.id)
-      else if (picked.size < 6) picked.set(seat.id, { tier: seat.tier, label })
+      if (picked.has(seat.id)) picked.delete(seat.id)
+      else if (picked.size < 6) picked.set(seat.id, { tier: seat.tier, label: name })
       holdKey = key()
-      draw()
+      patch(seat.ordinal)
       total()
     }
   }, seat.label)
+  shown.set(seat.ordinal, { button, seat, name })
+  patch(seat.ordinal)
+  return button
+}
+
+function patch(ordinal) {
+  const s = shown.get(ordinal)
+  if (!s) return
+  const free = states[ordinal] === FREE, on = picked.has(s.seat.id)
+  s.button.disabled = !free && !on
+  s.button.setAttribute('aria-pressed', String(on))
+  s.button.setAttribute('aria-label', s.name + ', ' + (free ? t('free') : t('taken')))
+  s.button.title = s.button.getAttribute('aria-label')
+}
+
+function patchAll() {
+  for (const ordinal of shown.keys()) patch(ordinal)
 }
 
 function total() {
@@ -98,7 +117,7 @@ async function place() {
   holdKey = key()
   for (const id of (r.body && r.body.seats) || []) picked.delete(id)
   await snapshot()
-  draw()
+  patchAll()
   total()
 }
 
@@ -123,27 +142,32 @@ async function free() {
   $('held').hidden = true
   $('choose').hidden = false
   await snapshot()
-  draw()
+  patchAll()
   total()
 }
 
-async function follow() {
+function follow() {
   // A browser's own stream sends the admission cookie and reconnects by itself.
-  const source = new EventSource(api + '/seats/stream?after=' + position.seq + '-' + position.lapse)
+  const source = new EventSource(api + '/seats/stream?after=' + position.seq + '.' + position.lapse)
   source.addEventListener('frame', e => {
     const f = JSON.parse(e.data)
     if (f.to < position.seq || (f.to === position.seq && f.lapse <= position.lapse)) return
     if (f.from > position.seq || f.lapseFrom > position.lapse) return restart()
-    for (const [ordinal, state] of f.changes) states[ordinal] = state
+    for (const [ordinal, state] of f.changes) {
+      states[ordinal] = state
+      patch(ordinal)
+    }
     position = { seq: f.to, lapse: f.lapse }
-    if (!hold) draw()
   })
   source.addEventListener('reset', restart)
-  async function restart() {
+  // A new picture, not at once: everybody was told at the same moment.
+  function restart() {
     source.close()
-    await snapshot()
-    if (!hold) draw()
-    follow()
+    setTimeout(async () => {
+      await snapshot()
+      patchAll()
+      follow()
+    }, 500 + 2500 * Math.random())
   }
 }
 
