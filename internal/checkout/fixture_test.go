@@ -3,6 +3,7 @@ package checkout_test
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -23,7 +24,15 @@ import (
 	"usher/internal/work"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+// TestMain lets more tests run at once than there are processors: most of their
+// time they wait for a look-up to come due.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	pgtest.Main(m)
+}
 
 const (
 	event = usher.EventID(7)
@@ -85,7 +94,7 @@ func (s *shop) join(p payment.Provider, edit func(*checkout.Config)) {
 	s.ledger = ledger.New(s.homes, ledger.WithLog(log))
 	s.runner = work.NewRunner(log, prometheus.NewRegistry())
 	cfg := checkout.Config{Homes: s.homes, Ledger: s.ledger, Runner: s.runner, Providers: []payment.Provider{p}, Log: log,
-		Registerer: prometheus.NewRegistry(), Poll: 100 * time.Millisecond,
+		Registerer: prometheus.NewRegistry(), Poll: 200 * time.Millisecond,
 		ReturnURL: func(o usher.OrderID) string { return "http://shop.example/orders/" + o.String() }}
 	if edit != nil {
 		edit(&cfg)
@@ -181,7 +190,7 @@ func (s *shop) untilStatus(id usher.OrderID, want usher.OrderStatus) ledger.Orde
 
 func eventually(t testing.TB, what func() string, ok func() bool) {
 	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
+	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	end := time.After(waitMax)
 	for !ok() {

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// limiter bounds the authorizations in flight. The bound shrinks by a fifth when
-// the provider is slow or silent, at most once per cutEvery, and grows by one
-// per bound's worth of good answers: what the provider can take is found out,
-// not configured.
+// limiter bounds the authorizations in flight. The bound shrinks by a fifth for
+// every window in which more than a tenth of the answers were slow or missing,
+// and grows by one per bound's worth of good answers: what the provider can take
+// is found out, not configured.
 type limiter struct {
 	min, max float64
 	target   time.Duration
@@ -16,12 +16,15 @@ type limiter struct {
 	mu       sync.Mutex
 	bound    float64
 	inFlight int
-	lastCut  time.Time
+	// since is when the current window began; answers and bad count it.
+	since        time.Time
+	answers, bad int
 }
 
 const (
-	cutFactor = 0.8
-	cutEvery  = time.Second
+	cutFactor   = 0.8
+	cutWindow   = time.Second
+	badShareMax = 0.1
 )
 
 func newLimiter(minimum, maximum int, target time.Duration) *limiter {
@@ -53,16 +56,21 @@ func (l *limiter) release(now time.Time, took time.Duration, answered bool) {
 	defer l.mu.Unlock()
 	busy := float64(l.inFlight) >= l.bound/2
 	l.inFlight--
+	l.answers++
 	switch {
 	case !answered || took > l.target:
-		if now.Sub(l.lastCut) >= cutEvery {
-			l.bound = max(l.min, l.bound*cutFactor)
-			l.lastCut = now
-		}
+		l.bad++
 	case busy:
 		// A bound that is not in use teaches nothing about a higher one.
 		l.bound = min(l.max, l.bound+1/l.bound)
 	}
+	if now.Sub(l.since) < cutWindow {
+		return
+	}
+	if float64(l.bad) > badShareMax*float64(l.answers) {
+		l.bound = max(l.min, l.bound*cutFactor)
+	}
+	l.since, l.answers, l.bad = now, 0, 0
 }
 
 // read returns the slots in use and the bound.

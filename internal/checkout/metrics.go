@@ -18,6 +18,8 @@ type metrics struct {
 	busy     prometheus.Counter
 	open     *prometheus.GaugeVec
 	oldest   *prometheus.GaugeVec
+	// captureLeft is what an alarm on captures watches.
+	captureLeft *prometheus.GaugeVec
 }
 
 func newMetrics(reg prometheus.Registerer, l *limiter) *metrics {
@@ -40,6 +42,9 @@ func newMetrics(reg prometheus.Registerer, l *limiter) *metrics {
 		oldest: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "usher_payment_operations_oldest_seconds", Help: "Age of the oldest open payment operation, by kind and status."},
 			[]string{"shard", "kind", "status"}),
+		captureLeft: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "usher_capture_deadline_seconds", Help: "Time until the first authorization of a sold, uncaptured order lapses; infinite if none."},
+			[]string{"shard"}),
 	}
 	inFlight := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "usher_checkout_in_flight", Help: "Authorizations in flight in this process."},
@@ -47,7 +52,7 @@ func newMetrics(reg prometheus.Registerer, l *limiter) *metrics {
 	bound := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "usher_checkout_in_flight_max", Help: "Most authorizations in flight that the provider's latency allows now."},
 		func() float64 { _, n := l.read(); return float64(n) })
-	reg.MustRegister(m.outcomes, m.seconds, m.steps, m.webhooks, m.orphans, m.busy, m.open, m.oldest, inFlight, bound)
+	reg.MustRegister(m.outcomes, m.seconds, m.steps, m.webhooks, m.orphans, m.busy, m.open, m.oldest, m.captureLeft, inFlight, bound)
 	return m
 }
 

@@ -72,13 +72,24 @@ func TestLimiterShrinksWithLatencyAndRecovers(t *testing.T) {
 		t.Errorf("bound %d after one slow moment, want 8", bound)
 	}
 	for range 20 {
-		now = now.Add(2 * cutEvery)
+		now = now.Add(2 * cutWindow)
 		take(1)
 		l.release(now, 0, false)
 	}
 	if n, bound := l.read(); bound != 2 || n != 0 {
 		t.Errorf("bound %d with %d in flight in an outage, want the minimum 2 and 0", bound, n)
 	}
+	// A few lost answers among many good ones are no reason to slow down.
+	l.max, l.bound = 10, 10
+	for i := range 100 {
+		now = now.Add(cutWindow / 20)
+		take(1)
+		l.release(now, time.Millisecond, i%20 != 0)
+	}
+	if _, bound := l.read(); bound != 10 {
+		t.Errorf("bound %d with one answer in twenty lost, want 10", bound)
+	}
+	l.bound = 2
 	// An idle limiter learns nothing from one good answer; a busy one grows.
 	l.max = 4
 	for range 100 {

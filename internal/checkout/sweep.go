@@ -3,6 +3,7 @@ package checkout
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -46,10 +47,15 @@ func (c *Checkout) confirmFreeOrders(ctx context.Context, s shard) error {
 }
 
 const sqlSampleOperations = `
-SELECT kind, status, count(*), EXTRACT(EPOCH FROM clock_timestamp() - min(created_at))::float8
+SELECT kind, status, count(*), EXTRACT(EPOCH FROM clock_timestamp() - min(created_at))::float8,
+    COALESCE(EXTRACT(EPOCH FROM min(capture_before) - clock_timestamp()), 'Infinity')::float8
 FROM payment_operation
 WHERE status IN ('created', 'unknown', 'action_required')
 GROUP BY kind, status`
+
+// captureAlarm is how long before a sold order's authorization lapses uncaptured
+// the log says so with every sample: a working day, for somebody to look.
+const captureAlarm = 24 * time.Hour
 
 // openKinds are the kinds and statuses that are shown even when there are none.
 var (
@@ -85,11 +91,13 @@ func (c *Checkout) sample(ctx context.Context, s shard) error {
 	type figure struct {
 		n      int
 		oldest float64
+		// left is how long until the first authorization among them lapses.
+		left float64
 	}
 	found := map[key]figure{}
 	var k key
 	var f figure
-	_, err = pgx.ForEachRow(rows, []any{&k.kind, &k.status, &f.n, &f.oldest}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&k.kind, &k.status, &f.n, &f.oldest, &f.left}, func() error {
 		found[k] = f
 		return nil
 	})
@@ -97,14 +105,21 @@ func (c *Checkout) sample(ctx context.Context, s shard) error {
 		return fmt.Errorf("count open operations: %w", pg.Unavailable(err))
 	}
 	var b Backlog
-	label := fmt.Sprint(s.number)
+	label, left := fmt.Sprint(s.number), math.Inf(1)
 	for _, kind := range openKinds {
 		for _, status := range openStatuses {
-			f := found[key{kind, status}]
+			f, any := found[key{kind, status}]
+			if any && kind == usher.OperationCapture {
+				left = min(left, f.left)
+			}
 			c.metrics.open.WithLabelValues(label, string(kind), string(status)).Set(float64(f.n))
 			c.metrics.oldest.WithLabelValues(label, string(kind), string(status)).Set(f.oldest)
 			b.add(kind, status, f.n, time.Duration(f.oldest*float64(time.Second)))
 		}
+	}
+	c.metrics.captureLeft.WithLabelValues(label).Set(left)
+	if left < captureAlarm.Seconds() {
+		c.log.ErrorContext(ctx, "an authorization of a sold order is about to lapse uncaptured", "shard", s.number, "seconds", left)
 	}
 	c.backlogs.Store(s.number, b)
 	return nil

@@ -44,10 +44,13 @@ type lease struct {
 	until time.Time
 }
 
+// Due rows are found by statement_timestamp(): it holds still during the
+// statement, so the index is entered at it, and rows that are not due yet are
+// never read. Whatever is written uses the clock at that moment.
 const sqlDue = `
 SELECT EXISTS (
     SELECT FROM {table}
-    WHERE next_at <= clock_timestamp() AND next_at IS NOT NULL AND parked_at IS NULL AND {only}
+    WHERE next_at <= statement_timestamp() AND next_at IS NOT NULL AND parked_at IS NULL AND {only}
       AND (lease_until IS NULL OR lease_until <= clock_timestamp())
 )`
 
@@ -66,7 +69,7 @@ func (q *queue) due(ctx context.Context) (bool, error) {
 const sqlClaim = `
 WITH due AS (
     SELECT {key} AS id FROM {table}
-    WHERE next_at <= clock_timestamp() AND next_at IS NOT NULL AND parked_at IS NULL AND {only}
+    WHERE next_at <= statement_timestamp() AND next_at IS NOT NULL AND parked_at IS NULL AND {only}
       AND (lease_until IS NULL OR lease_until <= clock_timestamp())
     ORDER BY next_at
     LIMIT $1
@@ -247,7 +250,7 @@ FROM (
     SELECT count(*) AS due, COALESCE(EXTRACT(EPOCH FROM clock_timestamp() - min(next_at)), 0)::float8 AS oldest
     FROM (
         SELECT next_at FROM {table}
-        WHERE next_at <= clock_timestamp() AND next_at IS NOT NULL AND parked_at IS NULL AND {only}
+        WHERE next_at <= statement_timestamp() AND next_at IS NOT NULL AND parked_at IS NULL AND {only}
           AND (lease_until IS NULL OR lease_until <= clock_timestamp())
         ORDER BY next_at LIMIT $1
     ) waiting

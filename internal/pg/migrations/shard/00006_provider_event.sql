@@ -26,13 +26,17 @@ CREATE INDEX provider_event_due ON provider_event (next_at) WHERE next_at IS NOT
 CREATE INDEX provider_event_parked ON provider_event (parked_at) WHERE parked_at IS NOT NULL;
 CREATE INDEX provider_event_received ON provider_event (received_at);
 
--- What checkout looks for among the ledger's rows: operations without an end, for
+-- What checkout looks for among the ledger's rows: due operations of one kind, so
+-- that a backlog of captures costs the others nothing; operations without an end, for
 -- reconciliation and their age; parked ones; and free orders, which have no
 -- operation that would drive them.
+DROP INDEX operation_due;
+CREATE INDEX operation_due ON payment_operation (kind, next_at) WHERE next_at IS NOT NULL AND parked_at IS NULL;
 CREATE INDEX operation_open ON payment_operation (created_at) WHERE status IN ('created', 'unknown', 'action_required');
 CREATE INDEX operation_parked ON payment_operation (parked_at) WHERE parked_at IS NOT NULL;
 CREATE INDEX orders_free ON orders (created_at) WHERE status = 'payment_pending' AND payment_operation_id IS NULL;
 
 -- +goose Down
-DROP INDEX orders_free, operation_parked, operation_open;
+DROP INDEX orders_free, operation_parked, operation_open, operation_due;
+CREATE INDEX operation_due ON payment_operation (next_at) WHERE next_at IS NOT NULL AND parked_at IS NULL;
 DROP TABLE provider_event;
