@@ -1,5 +1,5 @@
-# `make` alone prints what there is. Nothing here needs more than Go and, for the
-# database, what scripts/install-deps installs.
+# `make` alone prints what there is. Nothing here needs more than Go and what
+# scripts/install-deps installs.
 
 GO         ?= go
 # ARGS is handed to the usher subcommand of the target: make demo ARGS="--crowd 500"
@@ -27,7 +27,9 @@ demo: ## install what is missing, build, and run the demo: make demo ARGS="--cro
 	$(MAKE) bin/usher
 	exec bin/usher demo $(ARGS)
 
-test: bin/withpostgres ## all tests, with the race detector, on a real PostgreSQL
+test: ## install what is missing, then all tests: race detector, real PostgreSQL
+	scripts/install-deps test
+	$(MAKE) bin/withpostgres
 	bin/withpostgres $(TEST)
 
 test-18: bin/withpostgres ## the same on the pinned PostgreSQL 18 that the demo can download
