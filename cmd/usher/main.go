@@ -33,6 +33,7 @@ type cli struct {
 	Event    eventCmd    `cmd:"" help:"Import, publish and control events of a running usher."`
 	Audit    auditCmd    `cmd:"" help:"Check every invariant from the rows alone."`
 	Rehearse rehearseCmd `cmd:"" help:"Run a whole on-sale with simulated people against a running usher."`
+	Bench    benchCmd    `cmd:"" help:"Measure, each figure beside what this machine can do at best."`
 	Paysim   paysimCmd   `cmd:"" help:"Run the payment simulator."`
 	Version  versionCmd  `cmd:"" help:"Print the version."`
 }

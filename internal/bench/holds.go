@@ -44,9 +44,11 @@ type HoldsResult struct {
 	// intended start.
 	HTTPAcceptedPerSecond float64 `json:"httpAcceptedPerSecond"`
 	HTTPOfferedPerSecond  float64 `json:"httpOfferedPerSecond"`
+	HTTPConflictShare     float64 `json:"httpConflictShare"`
 	HTTPP50Ms             float64 `json:"httpP50Ms"`
 	HTTPP99Ms             float64 `json:"httpP99Ms"`
 	HTTPErrors            int64   `json:"httpErrors"`
+	HTTPFirstError        string  `json:"httpFirstError,omitempty"`
 }
 
 // HoldsConfig says how to measure.
