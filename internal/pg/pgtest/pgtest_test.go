@@ -5,15 +5,32 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"usher/internal/pg/pgtest"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+// envOrphan makes the test program leave a cluster behind, as a killed test does.
+const envOrphan = "USHER_PGTEST_TEST_ORPHAN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(envOrphan) != "" {
+		if _, err := pgtest.StartPrivate(context.Background()); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	pgtest.Main(m)
+}
 
 func connect(t *testing.T, url string) *pgx.Conn {
 	t.Helper()
@@ -90,21 +107,105 @@ func TestDatabasesInParallel(t *testing.T) {
 	}
 }
 
-func TestPrivateClusterLeavesNothing(t *testing.T) {
+// emptyTemp makes a temporary folder that must be empty when check is called.
+func emptyTemp(t *testing.T) (check func()) {
+	t.Helper()
 	t.Setenv("TMPDIR", t.TempDir())
+	return func() {
+		t.Helper()
+		left, err := os.ReadDir(os.TempDir())
+		if err != nil {
+			t.Fatalf("read folder: %v", err)
+		}
+		for _, e := range left {
+			t.Errorf("%s is left behind", e.Name())
+		}
+	}
+}
+
+func startPrivate(t *testing.T) *pgtest.Private {
+	t.Helper()
 	p, err := pgtest.StartPrivate(t.Context())
 	if err != nil {
 		t.Fatalf("start: %v", err)
 	}
-	connect(t, p.URL())
+	return p
+}
+
+func stopPrivate(t *testing.T, p *pgtest.Private) {
+	t.Helper()
 	if err := p.Stop(); err != nil {
 		t.Fatalf("stop: %v", err)
 	}
-	left, err := os.ReadDir(os.TempDir())
+}
+
+func TestPrivateClusterLeavesNothing(t *testing.T) {
+	check := emptyTemp(t)
+	p := startPrivate(t)
+	connect(t, p.URL()) // still open when the cluster stops
+	stopPrivate(t, p)
+	check()
+}
+
+func TestOrphanedClusterIsSweptByTheNext(t *testing.T) {
+	check := emptyTemp(t)
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), envOrphan+"=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("leave a cluster: %v: %s", err, out)
+	}
+	orphans, err := filepath.Glob(filepath.Join(os.TempDir(), "usher-pgtest-*"))
+	if err != nil || len(orphans) != 1 {
+		t.Fatalf("%d clusters were left behind, want one (%v)", len(orphans), err)
+	}
+	// Young folders are left alone: their process may be about to lock them.
+	stopPrivate(t, startPrivate(t))
+	if _, err := os.Stat(orphans[0]); err != nil {
+		t.Errorf("a young cluster was swept: %v", err)
+	}
+	old := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(orphans[0], old, old); err != nil {
+		t.Fatalf("age folder: %v", err)
+	}
+	stopPrivate(t, startPrivate(t))
+	check()
+}
+
+func TestTemplateIsMadeOnceByManyProcesses(t *testing.T) {
+	check := emptyTemp(t)
+	p := startPrivate(t)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			if _, err := pgtest.MakeTemplate(t.Context(), p.URL()); err != nil {
+				t.Errorf("make template: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	conn := connect(t, p.URL())
+	name, err := pgtest.MakeTemplate(t.Context(), p.URL())
 	if err != nil {
-		t.Fatalf("read folder: %v", err)
+		t.Fatalf("find template: %v", err)
 	}
-	for _, e := range left {
-		t.Errorf("%s is left behind", e.Name())
+	// A template that a killed process had begun is thrown away.
+	if _, err := conn.Exec(t.Context(), "ALTER DATABASE "+name+" RENAME TO "+name+"_building"); err != nil {
+		t.Fatalf("undo template: %v", err)
 	}
+	if _, err := pgtest.MakeTemplate(t.Context(), p.URL()); err != nil {
+		t.Errorf("make template again: %v", err)
+	}
+	rows, err := conn.Query(t.Context(), `SELECT datname FROM pg_catalog.pg_database WHERE datname LIKE 'usher%'`)
+	if err != nil {
+		t.Fatalf("list databases: %v", err)
+	}
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatalf("list databases: %v", err)
+	}
+	if !slices.Equal(names, []string{name}) {
+		t.Errorf("databases are %v, want %q alone", names, name)
+	}
+	stopPrivate(t, p)
+	check()
 }
