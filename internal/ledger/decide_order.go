@@ -200,6 +200,9 @@ func (c *ConfirmOrder) decide(s *state) (answer, error) {
 		s.closeDoor(o, h, string(reason.Code))
 		if auth != nil {
 			s.settle(auth, usher.OperationSucceeded, "")
+		} else {
+			// Nothing was authorized, so there is nothing to wait for.
+			s.finishVoid(o, h)
 		}
 		return answer{}, reason
 	}

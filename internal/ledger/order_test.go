@@ -82,6 +82,25 @@ func TestFreeOrder(t *testing.T) {
 	}
 }
 
+// A free order that is refused at the last moment has no money to wait for.
+func TestFreeOrderRefused(t *testing.T) {
+	h := newHall(t, 1, nil)
+	hold := h.mustPlace(usher.NewAccountID(), "k", "F-1")
+	o, _, err := h.BeginPayment(t.Context(), ledger.BeginPayment{Hold: hold.ID, Account: hold.Account, Key: "c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.ChangeRules(t.Context(), testEvent, func(r *usher.Rules) { r.Sale = usher.SaleCancelled }); err != nil {
+		t.Fatal(err)
+	}
+	_, err = h.ConfirmOrder(t.Context(), ledger.ConfirmOrder{Order: o.ID, Authorized: o.Amount})
+	wantCode(t, err, usher.CodeEventCancelled)
+	if out, err := h.Order(t.Context(), o.ID); err != nil || out.Status != usher.OrderVoided {
+		t.Errorf("order %+v, %v", out, err)
+	}
+	h.wantSeat("F-1", usher.SeatAvailable, usher.HoldID{})
+}
+
 // One order per hold; P14: nothing a buyer does moves the deadline.
 func TestOneOrderPerHold(t *testing.T) {
 	h := newHall(t, 4, nil)
