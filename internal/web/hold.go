@@ -9,9 +9,16 @@ import (
 	"usher/internal/ledger"
 )
 
+// itemRequest is a quantity of a tier that has no seats.
+type itemRequest struct {
+	TierID   usher.TierID `json:"tierId" minLength:"1" maxLength:"64"`
+	Quantity int          `json:"quantity" minimum:"1" maximum:"6"`
+}
+
 // holdRequest asks for places.
 type holdRequest struct {
-	SeatIDs        []usher.SeatID `json:"seatIds" minItems:"1" maxItems:"6" doc:"Distinct seats of the event: all are held, or none"`
+	SeatIDs        []usher.SeatID `json:"seatIds,omitempty" minItems:"1" maxItems:"6" doc:"Distinct seats of the event: all are held, or none"`
+	Items          []itemRequest  `json:"items,omitempty" minItems:"1" maxItems:"6" doc:"Quantities of tiers without seats; seats and quantities together are 1 to 6 places"`
 	IdempotencyKey string         `json:"idempotencyKey,omitempty" maxLength:"128" doc:"1 to 128 printable ASCII characters; a retry with the same key gets the same answer"`
 	AdmissionToken string         `json:"admissionToken,omitempty" maxLength:"1024" doc:"From queue/admit, where the event requires admission"`
 }
@@ -73,10 +80,9 @@ func (s *Server) placeHold(ctx context.Context, in *placeHoldInput) (*holdOutput
 	if err != nil {
 		return nil, err
 	}
-	for _, seat := range in.Body.SeatIDs {
-		if err := usher.CheckText("seatIds", string(seat), seatIDMax); err != nil {
-			return nil, err
-		}
+	items, err := in.Body.places()
+	if err != nil {
+		return nil, err
 	}
 	if err := s.allowBuying(ctx); err != nil {
 		return nil, err
@@ -86,7 +92,7 @@ func (s *Server) placeHold(ctx context.Context, in *placeHoldInput) (*holdOutput
 		return nil, err
 	}
 	h, err := s.deps.Ledger.PlaceHold(ctx, ledger.PlaceHold{
-		Event: in.Event.EventID, Account: account, Session: session, Seats: in.Body.SeatIDs, Key: key,
+		Event: in.Event.EventID, Account: account, Session: session, Seats: in.Body.SeatIDs, Items: items, Key: key,
 	})
 	if err != nil {
 		return nil, err
@@ -98,8 +104,29 @@ func (s *Server) placeHold(ctx context.Context, in *placeHoldInput) (*holdOutput
 	return &holdOutput{Replayed: replayed(h.Replayed), Time: h.Now.UTC(), Body: holdViewOf(h)}, nil
 }
 
-// seatIDMax is the most bytes of a seat id (usher.SeatID).
-const seatIDMax = 64
+// idMax is the most bytes of a usher.SeatID and a usher.TierID.
+const idMax = 64
+
+// places checks the words for what is asked for and returns the quantities; how
+// many there may be is the ledger's to say.
+func (r holdRequest) places() ([]ledger.Item, error) {
+	if len(r.SeatIDs) == 0 && len(r.Items) == 0 {
+		return nil, usher.Errorf(usher.CodeInvalidRequest, "seatIds and items are both missing")
+	}
+	for _, seat := range r.SeatIDs {
+		if err := usher.CheckText("seatIds", string(seat), idMax); err != nil {
+			return nil, err
+		}
+	}
+	var items []ledger.Item
+	for _, i := range r.Items {
+		if err := usher.CheckText("items.tierId", string(i.TierID), idMax); err != nil {
+			return nil, err
+		}
+		items = append(items, ledger.Item{Tier: i.TierID, Quantity: i.Quantity})
+	}
+	return items, nil
+}
 
 // admitted verifies an admission token without SQL and returns the shopper
 // session it names; the ledger then reads that the session still lives. An event

@@ -17,6 +17,13 @@ type seatView struct {
 	Price  usher.Money  `json:"price"`
 }
 
+// itemView is a quantity of a tier without seats; Price is for one place.
+type itemView struct {
+	TierID   usher.TierID `json:"tierId"`
+	Quantity int          `json:"quantity"`
+	Price    usher.Money  `json:"price" doc:"Of one place"`
+}
+
 // holdView is a hold.
 type holdView struct {
 	HoldID  usher.HoldID     `json:"holdId"`
@@ -26,6 +33,7 @@ type holdView struct {
 	ExpiresAt  time.Time     `json:"expiresAt" doc:"The one deadline of the hold"`
 	GraceUntil *time.Time    `json:"graceUntil,omitempty" doc:"The end of the one extension while a payment is pending"`
 	Seats      []seatView    `json:"seats"`
+	Items      []itemView    `json:"items,omitempty" doc:"Quantities of tiers without seats"`
 	Amount     usher.Money   `json:"amount"`
 	OrderID    usher.OrderID `json:"orderId,omitzero" doc:"The order, once a checkout has begun"`
 	ServerTime *time.Time    `json:"serverTime,omitempty" doc:"The database's time of this answer: count down by it, not by the device's clock"`
@@ -41,6 +49,7 @@ type orderView struct {
 	NextAction    checkout.NextAction    `json:"nextAction" doc:"What the buyer's page does now: none, redirect (to url), wait (read the order again), pay_again"`
 	Amount        usher.Money            `json:"amount"`
 	Seats         []seatView             `json:"seats"`
+	Items         []itemView             `json:"items,omitempty" doc:"Quantities of tiers without seats"`
 	CreatedAt     time.Time              `json:"createdAt"`
 	ConfirmedAt   *time.Time             `json:"confirmedAt,omitempty"`
 	CapturedAt    *time.Time             `json:"capturedAt,omitempty"`
@@ -59,6 +68,7 @@ func holdViewOf(h ledger.Hold) holdView {
 		ExpiresAt:  h.ExpiresAt.UTC(),
 		GraceUntil: utc(h.GraceUntil),
 		Seats:      seatViews(h.Seats),
+		Items:      itemViews(h.Items),
 		Amount:     h.Amount,
 		OrderID:    h.Order,
 	}
@@ -74,6 +84,7 @@ func orderViewOf(o ledger.Order) orderView {
 		NextAction:    checkout.NextActionOf(o),
 		Amount:        o.Amount,
 		Seats:         seatViews(o.Seats),
+		Items:         itemViews(o.Items),
 		CreatedAt:     o.CreatedAt.UTC(),
 		ConfirmedAt:   utc(o.ConfirmedAt),
 		CapturedAt:    utc(o.CapturedAt),
@@ -89,6 +100,14 @@ func seatViews(seats []ledger.Seat) []seatView {
 	views := make([]seatView, 0, len(seats))
 	for _, s := range seats {
 		views = append(views, seatView{SeatID: s.ID, TierID: s.Tier, Price: s.Price})
+	}
+	return views
+}
+
+func itemViews(items []ledger.Item) []itemView {
+	views := make([]itemView, 0, len(items))
+	for _, i := range items {
+		views = append(views, itemView{TierID: i.Tier, Quantity: i.Quantity, Price: i.Price})
 	}
 	return views
 }
