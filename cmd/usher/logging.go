@@ -22,7 +22,7 @@ func newLogger(w *os.File, format string, level slog.Level) *slog.Logger {
 
 func handlerFor(w io.Writer, format string, level slog.Level, colour bool) slog.Handler {
 	if format == "text" {
-		return tint.NewHandler(w, &tint.Options{Level: level, TimeFormat: "15:04:05.000", NoColor: !colour || os.Getenv("NO_COLOR") != ""})
+		return tint.NewTextHandler(w, &tint.Options{Level: level, TimeFormat: "15:04:05.000", NoColor: !colour || os.Getenv("NO_COLOR") != ""})
 	}
 	return slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level})
 }

@@ -3,7 +3,6 @@ package seatmap
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"slices"
@@ -683,7 +682,7 @@ func TestSnapshotSize(t *testing.T) {
 			if len(e.Gzip) > 16<<10 {
 				t.Errorf("%s: %d bytes compressed", name, len(e.Gzip))
 			}
-			t.Log(fmt.Sprintf("%s: %d bytes, %d compressed", name, len(e.Body), len(e.Gzip)))
+			t.Logf("%s: %d bytes, %d compressed", name, len(e.Body), len(e.Gzip))
 		})
 	}
 }

@@ -72,7 +72,6 @@ func newWorld(t *testing.T, change ...func(*web.Config)) *world {
 
 type fakeAccounts struct {
 	web.Accounts
-	requestCode func(email string) error
 	actions     []account.Action
 	tenant      usher.TenantID
 }
@@ -169,12 +168,7 @@ func (f *fakeLedger) Order(_ context.Context, id usher.OrderID) (ledger.Order, e
 	return ledger.Order{}, usher.Errorf(usher.CodeNotFound, "order %s is not in the table", id)
 }
 
-// rest stands for the methods that no test calls; under its own name it would
-// hide the method Checkout.
-type rest = web.Checkout
-
 type fakeCheckout struct {
-	rest
 	checkout func(checkout.Request) (checkout.Result, error)
 	webhook  func(provider string, h http.Header, body []byte) error
 }

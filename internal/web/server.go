@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"strings"
 	"time"
 
@@ -129,13 +128,4 @@ func (s *Server) allow(name string, l *limiter, key string) error {
 		s.metrics.limited.WithLabelValues(name).Inc()
 	}
 	return err
-}
-
-// origin returns scheme and host of a URL, for security policies.
-func origin(raw string) string {
-	u, err := url.Parse(raw)
-	if err != nil || u.Host == "" {
-		return ""
-	}
-	return u.Scheme + "://" + u.Host
 }

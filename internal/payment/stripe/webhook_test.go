@@ -274,7 +274,8 @@ func TestWebhookOfAnotherKind(t *testing.T) {
 			t.Errorf("%s: %+v", tt.name, n)
 		}
 	}
-	if parse(`hello`).EventID != parse(`hello`).EventID || parse(`hello`).EventID == parse(`hullo`).EventID {
+	first, again, other := parse(`hello`), parse(`hello`), parse(`hullo`)
+	if first.EventID != again.EventID || first.EventID == other.EventID {
 		t.Error("unreadable bodies are not told apart by their digest")
 	}
 }
