@@ -194,8 +194,8 @@ func (v *viewer) snapshot(t testing.TB, e Encoded) wireSnapshot {
 
 type wireFrame struct {
 	Seq, From, To, LapseFrom, Lapse int64
-	Live                       bool
-	Changes                    [][2]int
+	Live                            bool
+	Changes                         [][2]int
 }
 
 // take handles one SSE message by the written rule.

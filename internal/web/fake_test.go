@@ -72,8 +72,8 @@ func newWorld(t *testing.T, change ...func(*web.Config)) *world {
 
 type fakeAccounts struct {
 	web.Accounts
-	actions     []account.Action
-	tenant      usher.TenantID
+	actions []account.Action
+	tenant  usher.TenantID
 }
 
 func (f *fakeAccounts) Verify(token string) (account.Session, error) {
