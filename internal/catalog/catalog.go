@@ -55,6 +55,8 @@ type Catalog struct {
 	events    atomic.Pointer[index]
 	refreshMu sync.Mutex
 	missedAt  time.Time // under refreshMu
+	// routed are the events whose home this process knows; under refreshMu.
+	routed map[usher.EventID]bool
 }
 
 // index is every event, newest start first.
@@ -67,7 +69,8 @@ type index struct {
 // New makes a catalog and reads the events once. A directory that is away is no
 // error: they are read when it is back.
 func New(ctx context.Context, cfg Config) *Catalog {
-	c := &Catalog{homes: cfg.Homes, ledger: cfg.Ledger, charts: cfg.Charts, rooms: cfg.Rooms, pools: cfg.Pools, log: cfg.Log}
+	c := &Catalog{homes: cfg.Homes, ledger: cfg.Ledger, charts: cfg.Charts, rooms: cfg.Rooms, pools: cfg.Pools, log: cfg.Log,
+		routed: map[usher.EventID]bool{}}
 	if c.log == nil {
 		c.log = slog.Default()
 	}
@@ -222,8 +225,22 @@ func (c *Catalog) refreshLocked(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read events: %w", pg.Unavailable(err))
 	}
+	c.route(ctx, i.list)
 	c.events.Store(i)
 	return nil
+}
+
+// route learns where the events on sale live while the directory can tell:
+// afterwards this process sells them without it.
+func (c *Catalog) route(ctx context.Context, events []Event) {
+	for _, e := range events {
+		if e.Status != StatusPublished || c.routed[e.ID] {
+			continue
+		}
+		if _, err := c.homes.Shard(ctx, e.ID); err == nil {
+			c.routed[e.ID] = true
+		}
+	}
 }
 
 func scanEvent(row pgx.Row) (Event, error) {

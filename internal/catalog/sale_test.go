@@ -137,13 +137,31 @@ func (h *house) databaseNow() (now time.Time) {
 // until waits for the ledger to say so; looking takes its time.
 func (h *house) until(id usher.EventID, sale usher.SaleStatus) time.Time {
 	h.t.Helper()
+	ctx, cancel := context.WithTimeout(h.t.Context(), time.Minute)
+	defer cancel()
 	for {
-		rules, _, err := h.ledger.Rules(h.t.Context(), id)
+		rules, _, err := h.ledger.Rules(ctx, id)
 		if err != nil {
 			h.t.Fatalf("rules: %v", err)
 		}
 		if rules.Sale == sale {
 			return h.databaseNow()
+		}
+	}
+}
+
+// untilOpen waits for the room to be open.
+func (h *house) untilOpen(id usher.EventID) {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(h.t.Context(), time.Minute)
+	defer cancel()
+	for {
+		s, err := h.rooms.Status(ctx, id)
+		if err != nil {
+			h.t.Fatalf("status: %v", err)
+		}
+		if s.Phase == usher.QueueOpen {
+			return
 		}
 	}
 }
@@ -169,15 +187,7 @@ func TestOpensByItself(t *testing.T) {
 	if at.Before(opens) {
 		t.Errorf("opened %v early", opens.Sub(at))
 	}
-	for {
-		s, err := h.rooms.Status(t.Context(), e.ID)
-		if err != nil {
-			t.Fatalf("status: %v", err)
-		}
-		if s.Phase == usher.QueueOpen {
-			break
-		}
-	}
+	h.untilOpen(e.ID)
 	h.directory.Mend()
 }
 
@@ -206,15 +216,7 @@ func TestOpenerConverges(t *testing.T) {
 	}
 	fresh := h.again()
 	fresh.run()
-	for {
-		s, err := h.rooms.Status(ctx, half.ID)
-		if err != nil {
-			t.Fatalf("status: %v", err)
-		}
-		if s.Phase == usher.QueueOpen {
-			break
-		}
-	}
+	h.untilOpen(half.ID)
 	h.wantSale(e.ID, usher.SalePaused, usher.QueuePaused)
 }
 
