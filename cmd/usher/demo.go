@@ -280,8 +280,8 @@ func (d *demo) announce(p *process) error {
 		fmt.Fprintf(p.stdout, "  %-15s %s/events/%s   (%d seats)\n", e.EventID, r.URL, e.EventID, e.Seats)
 	}
 	fmt.Fprintf(p.stdout, `
-  usher event status %s --url %s --admin-token %s
+  USHER_ADMIN_TOKEN=%s usher event status %s --url %s
 
-`, d.events[0].EventID, r.URL, r.AdminToken)
+`, r.AdminToken, d.events[0].EventID, r.URL)
 	return err
 }

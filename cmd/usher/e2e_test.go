@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"usher"
+	"usher/internal/pg/pgtest"
 )
 
 func TestMain(m *testing.M) {
@@ -28,7 +29,7 @@ func TestMain(m *testing.M) {
 		// Children of this process are usher, too.
 		main()
 	}
-	os.Exit(m.Run())
+	pgtest.Main(m)
 }
 
 // until is how long anything in these tests may take: a cluster is made and
