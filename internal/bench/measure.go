@@ -22,7 +22,8 @@ type measurement struct {
 	accepted, refused atomic.Int64
 	running           atomic.Bool
 	began, ended      time.Time
-	cpuBefore, cpu    time.Duration
+	cpuBefore         cpuTimes
+	cpu               time.Duration
 }
 
 func newMeasurement() *measurement { return &measurement{latency: newLatencies()} }
@@ -35,7 +36,7 @@ func (m *measurement) startAfter(ctx context.Context, warmUp time.Duration) {
 		select {
 		case <-ctx.Done():
 		case <-t.C:
-			m.cpuBefore = cpuUsed()
+			m.cpuBefore = cpuNow()
 			m.began = time.Now()
 			m.running.Store(true)
 		}
@@ -45,7 +46,7 @@ func (m *measurement) startAfter(ctx context.Context, warmUp time.Duration) {
 func (m *measurement) stop() {
 	if m.running.Swap(false) {
 		m.ended = time.Now()
-		m.cpu = cpuUsed() - m.cpuBefore
+		m.cpu = cpuNow().since(m.cpuBefore)
 	}
 }
 
@@ -97,18 +98,32 @@ func (l latencies) ms(percentile float64) float64 {
 	return float64(l.h.ValueAtQuantile(percentile)) / 1000
 }
 
-// cpuUsed returns the CPU time of this process and of every PostgreSQL server
-// process on the machine. On a machine without /proc it is this process alone.
-func cpuUsed() time.Duration {
+// cpuTimes is the CPU time of processes by pid; 0 stands for this process.
+type cpuTimes map[string]time.Duration
+
+// cpuNow reads the CPU time of this process and of every PostgreSQL server
+// process on the machine. Without /proc it is this process alone.
+func cpuNow() cpuTimes {
 	var ru syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &ru)
-	total := time.Duration(ru.Utime.Nano() + ru.Stime.Nano())
+	times := cpuTimes{"0": time.Duration(ru.Utime.Nano() + ru.Stime.Nano())}
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, path := range stats {
-		raw, err := os.ReadFile(path)
-		if err == nil {
-			total += postgresTime(string(raw))
+		if raw, err := os.ReadFile(path); err == nil {
+			if t := postgresTime(string(raw)); t > 0 {
+				times[path] = t
+			}
 		}
+	}
+	return times
+}
+
+// since returns what was used after the earlier reading by processes that still
+// run; connections that ended in between are not counted.
+func (c cpuTimes) since(before cpuTimes) time.Duration {
+	var total time.Duration
+	for pid, t := range c {
+		total += max(t-before[pid], 0)
 	}
 	return total
 }
