@@ -96,6 +96,9 @@ func (c *Catalog) freeze(ctx context.Context, id usher.EventID) (Event, *seatmap
 		switch {
 		case err != nil:
 			return err
+		case d.status == StatusPublished:
+			// Somebody else published it meanwhile.
+			return nil
 		case d.status != StatusDraft || d.chart != e.Chart:
 			return usher.Errorf(usher.CodeStateConflict, "the event was changed at the same moment: publish it again")
 		}

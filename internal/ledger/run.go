@@ -58,9 +58,12 @@ func (l *Ledger) runGroup(ctx context.Context, event usher.EventID, items []*ite
 // deadlock or serialization failure, with skipped locks after a lock timeout,
 // under fresh rules when the writer was stale, and on a new connection after an
 // unknown COMMIT, where the locks wait for the zombie and the keys replay.
+//
+// Once a COMMIT got no answer, only a run that was answered says what happened:
+// locks are waited for, not skipped, and giving up means "unknown".
 func (l *Ledger) runUntilSettled(ctx context.Context, pool *pgxpool.Pool, event usher.EventID, items []*item) {
 	var aborted, stale int
-	var skipLocked bool
+	var skipLocked, unknown bool
 	for {
 		err := l.runOnce(ctx, pool, event, items, skipLocked)
 		switch {
@@ -74,13 +77,14 @@ func (l *Ledger) runUntilSettled(ctx context.Context, pool *pgxpool.Pool, event 
 			aborted++
 			l.metrics.reruns.WithLabelValues("aborted").Inc()
 			_ = pg.Jitter(ctx, aborted)
-		case pg.IsLockTimeout(err) && !skipLocked:
-			skipLocked = true
+		case pg.IsLockTimeout(err) && (unknown && ctx.Err() == nil || !unknown && !skipLocked):
+			skipLocked = !unknown
 			l.metrics.reruns.WithLabelValues("lock_timeout").Inc()
 		case errors.Is(err, pg.ErrCommitUnknown) && ctx.Err() == nil:
+			skipLocked, unknown = false, true
 			l.metrics.reruns.WithLabelValues("commit_unknown").Inc()
 			_ = pg.Jitter(ctx, 6)
-		case pg.IsData(err) && len(items) > 1:
+		case pg.IsData(err) && len(items) > 1 && !unknown:
 			// One command's data is at fault: find it, let the others through.
 			l.log.WarnContext(ctx, "group bisected", "event", event, "size", len(items), "error", err)
 			l.runUntilSettled(ctx, pool, event, items[:len(items)/2])
@@ -91,10 +95,22 @@ func (l *Ledger) runUntilSettled(ctx context.Context, pool *pgxpool.Pool, event 
 			return
 		default:
 			l.log.ErrorContext(ctx, "group failed", "event", event, "size", len(items), "error", err)
-			finishAll(items, pg.Unavailable(fmt.Errorf("run group of %s: %w", event, err)))
+			finishAll(items, givenUp(fmt.Errorf("run group of %s: %w", event, err), unknown))
 			return
 		}
 	}
+}
+
+// givenUp is what a group answers that is not run again.
+func givenUp(err error, unknown bool) error {
+	switch {
+	case unknown:
+		return &usher.Error{Code: usher.CodeUnknown, Message: pg.ErrCommitUnknown.Message, Err: err}
+	case pg.IsRetryable(err), errors.Is(err, errStale):
+		// PostgreSQL aborted it, or the fence did, every time: nothing was decided.
+		return &usher.Error{Code: usher.CodeBusy, Message: errMissed.Message, RetryAfter: retryBusy, Err: err}
+	}
+	return pg.Unavailable(err)
 }
 
 func finishAll(items []*item, err error) {
@@ -140,8 +156,7 @@ func (l *Ledger) runOnce(ctx context.Context, pool *pgxpool.Pool, event usher.Ev
 		return err
 	}
 	if err := l.checkEpoch(event, s.epoch); err != nil {
-		finishAll(items, err)
-		return nil
+		return err
 	}
 	freed := s.expireDue(keys.due)
 	l.metrics.expired.Add(float64(freed))
