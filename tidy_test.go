@@ -51,6 +51,8 @@ var testSupport = map[string][]string{
 	"internal/pg/pgtest":               {"internal/pg", "internal/pg/embedded"},
 	"internal/pg/pgtest/withpostgres":  {"internal/pg/pgtest"},
 	"internal/pg/embedded/postgresbin": {"internal/pg/embedded"},
+	"internal/pg/pgproxy":              {},
+	"internal/ledger/verify":           {"internal/ledger", "internal/pg"},
 	"internal/sim/paysim/paysimtest":   {"internal/sim/paysim"},
 	"internal/seatmap/linetest":        {},
 }
