@@ -46,7 +46,7 @@ const refusalsMax = 500
 
 const sqlListRefusals = `
 SELECT refusal_id, event_id, device_id, transaction_id, ticket_id, reason, refused_at
-FROM scan_refusal WHERE event_id = $1 AND ($2 = 0 OR refusal_id < $2)
+FROM scan_refusal WHERE event_id = $1 AND ($2::bigint = 0 OR refusal_id < $2)
 ORDER BY refusal_id DESC LIMIT $3`
 
 // Refusals reads the event's refused scans, newest first, at most limit (capped
