@@ -99,7 +99,7 @@ type ActionFilter struct {
 const sqlActions = `
 SELECT action_number, created_at, operator_id, verb, target, reason, detail FROM operator_action
 WHERE ($1::uuid IS NULL OR operator_id = $1) AND ($2 = '' OR target = $2) AND ($3 = '' OR verb = $3)
-    AND ($4 = 0 OR action_number < $4)
+    AND ($4::bigint = 0 OR action_number < $4)
 ORDER BY action_number DESC LIMIT $5`
 
 // Actions lists what operators did, newest first. It fails with
