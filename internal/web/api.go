@@ -42,9 +42,9 @@ type route struct {
 }
 
 const (
-	// bodyTimeout is how long a small body may take to arrive; a file gets longer.
-	bodyTimeout = 10 * time.Second
-	fileTimeout = 2 * time.Minute
+	// bodyTimeoutDefault is how long a small body may take to arrive; a file gets longer.
+	bodyTimeoutDefault = 10 * time.Second
+	fileTimeout        = 2 * time.Minute
 )
 
 // newAPI makes the huma API on the mux. Only JSON is spoken; its schema links,
@@ -111,7 +111,7 @@ func add[I, O any](s *Server, rt route, handle func(context.Context, *I) (*O, er
 // readBody reads the body of a request whole before anything is made of it, and
 // refuses what is too large, too slow, or no JSON by the strict rules.
 func (s *Server) readBody(limit int64) func(huma.Context, func(huma.Context)) {
-	timeout := bodyTimeout
+	timeout := s.cfg.bodyTimeout()
 	if limit > bodyMax {
 		timeout = fileTimeout
 	}
@@ -146,13 +146,17 @@ func readAll(w http.ResponseWriter, r *http.Request, limit int64, timeout time.D
 	return readBytes(w, r, limit, timeout)
 }
 
-// readBytes reads a body of any type under a limit and a deadline.
+// readBytes reads a body of any type under a limit and a deadline. The deadline is
+// lifted only when the body is complete: net/http reads what is left of a body
+// before it answers, and would wait for ever for one that never ends.
 func readBytes(w http.ResponseWriter, r *http.Request, limit int64, timeout time.Duration) ([]byte, error) {
 	rc := http.NewResponseController(w)
 	// Not every writer has a connection (tests): then there is no slow client.
 	_ = rc.SetReadDeadline(time.Now().Add(timeout))
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-	_ = rc.SetReadDeadline(time.Time{})
+	if err == nil {
+		_ = rc.SetReadDeadline(time.Time{})
+	}
 	var tooLarge *http.MaxBytesError
 	var slow net.Error
 	switch {

@@ -50,7 +50,7 @@ func (s *Server) addBare(mux *http.ServeMux) {
 // webhook stores a provider's message. The body stays as it came: its signature
 // is over these bytes.
 func (s *Server) webhook(w http.ResponseWriter, r *http.Request) {
-	body, err := readBytes(w, r, webhookMax, bodyTimeout)
+	body, err := readBytes(w, r, webhookMax, s.cfg.bodyTimeout())
 	if err == nil {
 		err = s.deps.Checkout.Webhook(r.Context(), r.PathValue("provider"), r.Header, body)
 	}

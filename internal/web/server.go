@@ -28,6 +28,9 @@ type Config struct {
 	TrustedProxies []netip.Prefix
 	// Limits bound single callers.
 	Limits Limits
+	// BodyTimeout is how long a small body may take to arrive; 0 is 10 seconds.
+	// Files get longer.
+	BodyTimeout time.Duration
 	// Version is shown in the API description.
 	Version string
 }
@@ -104,8 +107,22 @@ func New(cfg Config, deps Deps, log *slog.Logger, reg prometheus.Registerer) *Se
 	return s
 }
 
-// ServeHTTP implements http.Handler.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
+// ServeHTTP implements http.Handler. Whatever a handler does with a body, it has
+// to arrive in time: net/http reads the rest of it before it answers.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength != 0 {
+		// Not every writer has a connection (tests): then there is no slow client.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(s.cfg.bodyTimeout()))
+	}
+	s.handler.ServeHTTP(w, r)
+}
+
+func (c Config) bodyTimeout() time.Duration {
+	if c.BodyTimeout == 0 {
+		return bodyTimeoutDefault
+	}
+	return c.BodyTimeout
+}
 
 // Drain ends every stream, so that a polite stop does not wait for them. The
 // server still answers other requests.

@@ -3,6 +3,8 @@ package web_test
 import (
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -509,5 +511,34 @@ func TestCommonHeaders(t *testing.T) {
 		if a.header.Get("X-Content-Type-Options") != "nosniff" || a.header.Get("Referrer-Policy") == "" || a.header.Get("X-Request-Id") == "" {
 			t.Errorf("%s lacks a header: %v", path, a.header)
 		}
+	}
+}
+
+// A body that never ends is answered or cut in time, whether or not a handler
+// reads it.
+func TestBodyThatNeverEnds(t *testing.T) {
+	w := newWorld(t, func(c *web.Config) { c.BodyTimeout = 100 * time.Millisecond })
+	for _, target := range []string{
+		"POST /v1/events/evt_2/holds", "POST /v1/session/code", "POST /v1/providers/stripe/webhook", "GET /healthz",
+		"GET /v1/events/evt_1/queue/now", "GET /v1/events", "POST /nowhere",
+	} {
+		t.Run(target, func(t *testing.T) {
+			conn, err := net.Dial("tcp", w.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{", target)
+			answer, err := io.ReadAll(conn)
+			if err != nil {
+				t.Fatalf("neither answered nor cut: %v", err)
+			}
+			if len(answer) > 0 && !strings.HasPrefix(string(answer), "HTTP/1.1 ") || strings.HasPrefix(string(answer), "HTTP/1.1 5") {
+				t.Errorf("answer %q", answer)
+			}
+		})
 	}
 }
