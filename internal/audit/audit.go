@@ -57,7 +57,8 @@ func (r *Report) Clean() bool { return r.Violations == 0 }
 const sqlEvents = `SELECT event_id FROM event_ledger ORDER BY event_id`
 
 // Run audits every event of the given shards, or only the named events. It fails
-// when a check could not be carried out: an audit that did not look is not clean.
+// when a check could not be carried out, and with CodeNotFound when a named event
+// is on none of the shards: an audit that did not look is not clean.
 func Run(ctx context.Context, shards []pg.Shard, only ...usher.EventID) (*Report, error) {
 	r := newReport()
 	for _, shard := range shards {
@@ -65,12 +66,17 @@ func Run(ctx context.Context, shards []pg.Shard, only ...usher.EventID) (*Report
 			return nil, fmt.Errorf("audit shard %d: %w", shard.Number, err)
 		}
 	}
+	for _, e := range only {
+		if !wanted(e, r.Events) || len(r.Events) == 0 {
+			return nil, usher.Errorf(usher.CodeNotFound, "%s is on none of these shards", e)
+		}
+	}
 	r.Seconds = time.Since(r.StartedAt).Seconds()
 	return r, nil
 }
 
 func newReport() *Report {
-	r := &Report{StartedAt: time.Now().UTC()}
+	r := &Report{StartedAt: time.Now().UTC(), Events: []usher.EventID{}}
 	for _, c := range checks {
 		r.Checks = append(r.Checks, Result{Check: c.name, Proves: c.proves})
 	}

@@ -183,18 +183,18 @@ type Keyed struct {
 	Header string `header:"Idempotency-Key" doc:"The same as idempotencyKey in the body; give one of the two"`
 }
 
-// key returns the idempotency key from header or body. It fails with
-// CodeIdempotencyKeyRequired, and with CodeInvalidRequest when two different
-// keys are given.
-func (k Keyed) key(body string) (string, error) {
+// key returns the idempotency key from the header or the named field of the body.
+// It fails with CodeIdempotencyKeyRequired, and with CodeInvalidRequest when two
+// different keys are given.
+func (k Keyed) key(field, body string) (string, error) {
 	key := body
 	if key == "" {
 		key = k.Header
 	}
 	if k.Header != "" && k.Header != key {
-		return "", usher.Errorf(usher.CodeInvalidRequest, "idempotencyKey and Idempotency-Key differ")
+		return "", usher.Errorf(usher.CodeInvalidRequest, "%s and Idempotency-Key differ", field)
 	}
-	if err := usher.CheckKey("idempotencyKey", key); err != nil {
+	if err := usher.CheckKey(field, key); err != nil {
 		return "", err
 	}
 	return key, nil

@@ -76,7 +76,7 @@ func (s *Server) addHolds() {
 // key, the rates, and all that the admission token says.
 func (s *Server) placeHold(ctx context.Context, in *placeHoldInput) (*holdOutput, error) {
 	account := buyerOf(ctx).Account
-	key, err := in.key(in.Body.IdempotencyKey)
+	key, err := in.key("idempotencyKey", in.Body.IdempotencyKey)
 	if err != nil {
 		return nil, err
 	}
@@ -192,12 +192,21 @@ func (s *Server) ownHold(ctx context.Context, id usher.HoldID) (ledger.Hold, err
 	return h, nil
 }
 
+// noHold is the answer to a write on a hold that is not the account's; reading it
+// notes whose it is.
+func (s *Server) noHold(ctx context.Context, id usher.HoldID) error {
+	if _, err := s.ownHold(ctx, id); err != nil {
+		return err
+	}
+	return errNoHold()
+}
+
 func errNoHold() error { return usher.Errorf(usher.CodeNotFound, "no such hold") }
 
 func (s *Server) releaseHold(ctx context.Context, in *holdInput) (*holdOutput, error) {
 	h, err := s.deps.Ledger.ReleaseHold(ctx, ledger.ReleaseHold{Hold: in.HoldID, Account: buyerOf(ctx).Account})
 	if usher.CodeOf(err) == usher.CodeNotFound {
-		return nil, errNoHold()
+		return nil, s.noHold(ctx, in.HoldID)
 	}
 	if err != nil {
 		return nil, err

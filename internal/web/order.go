@@ -106,7 +106,7 @@ func (s *Server) addOrders() {
 }
 
 func (s *Server) checkOut(ctx context.Context, in *checkoutInput) (*checkoutOutput, error) {
-	key, err := in.key(in.Body.IdempotencyKey)
+	key, err := in.key("idempotencyKey", in.Body.IdempotencyKey)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +117,7 @@ func (s *Server) checkOut(ctx context.Context, in *checkoutInput) (*checkoutOutp
 		Hold: in.HoldID, Account: buyerOf(ctx).Account, MethodToken: in.Body.PaymentMethodToken, Key: key,
 	})
 	if usher.CodeOf(err) == usher.CodeNotFound {
-		return nil, errNoHold()
+		return nil, s.noHold(ctx, in.HoldID)
 	}
 	if err != nil {
 		return nil, err
@@ -153,6 +153,10 @@ func (s *Server) returnToOrder(ctx context.Context, in *orderInput) (*orderOutpu
 	}
 	result, err := s.deps.Checkout.Returned(ctx, in.OrderID, buyerOf(ctx).Account)
 	if usher.CodeOf(err) == usher.CodeNotFound {
+		// Reading it notes whose it is.
+		if _, err := s.ownOrder(ctx, in.OrderID); err != nil {
+			return nil, err
+		}
 		return nil, errNoOrder()
 	}
 	if err != nil {

@@ -99,7 +99,7 @@ func (s *Server) addRedemption() {
 }
 
 func (s *Server) claimCode(ctx context.Context, in *claimInput) (*claimOutput, error) {
-	id, err := in.key(in.Body.TransactionID)
+	id, err := in.key("transactionId", in.Body.TransactionID)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +120,7 @@ func (s *Server) claimCode(ctx context.Context, in *claimInput) (*claimOutput, e
 }
 
 func (s *Server) confirmRedemption(ctx context.Context, in *confirmInput) (*confirmOutput, error) {
-	id, err := in.key(in.Body.TransactionID)
+	id, err := in.key("transactionId", in.Body.TransactionID)
 	if err != nil {
 		return nil, err
 	}

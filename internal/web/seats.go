@@ -90,6 +90,11 @@ func (s *Server) streamSeats(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	}
+	if r.Method == http.MethodHead {
+		// The headers are the whole answer.
+		w.Header().Set("Content-Type", "text/event-stream")
+		return
+	}
 	// A stream ends with the server as well as with its reader: a polite stop does
 	// not wait for people to close their tabs.
 	ctx, cancel := context.WithCancel(r.Context())

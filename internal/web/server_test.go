@@ -542,3 +542,23 @@ func TestBodyThatNeverEnds(t *testing.T) {
 		})
 	}
 }
+
+// A claim names its own field when the transaction id is missing.
+func TestClaimNamesItsField(t *testing.T) {
+	w := newWorld(t)
+	req, err := http.NewRequest(http.MethodPost, w.URL+"/v1/redemptions", strings.NewReader(`{"code":"x"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+gateKey)
+	req.Header.Set("Content-Type", "application/json")
+	res, err := w.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != http.StatusBadRequest || !strings.Contains(string(body), "transactionId is missing") {
+		t.Errorf("%d %s (%v)", res.StatusCode, body, err)
+	}
+}
