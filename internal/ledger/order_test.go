@@ -434,3 +434,40 @@ func TestLearn(t *testing.T) {
 	_, err = ops.Get(t.Context(), usher.NewOperationID(testEvent))
 	wantCode(t, err, usher.CodeNotFound)
 }
+
+// A reader of some types passes the others over, and its cursor moves along.
+func TestReaderOfTypes(t *testing.T) {
+	h := newHall(t, 30, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	var mu sync.Mutex
+	var got []ledger.EntryType
+	reader := ledger.Reader{Name: "sold", Types: []ledger.EntryType{ledger.EntryOrderConfirmed},
+		Handle: func(_ context.Context, _ pgx.Tx, _ usher.EventID, entries []ledger.Entry) error {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, e := range entries {
+				got = append(got, e.Type)
+			}
+			return nil
+		}}
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = h.RunReader(ctx, reader) })
+	for i := range 10 {
+		h.mustPlace(usher.NewAccountID(), "k", seatID(20+i))
+		if i < 5 {
+			h.mustConfirm(h.mustBegin(h.mustPlace(usher.NewAccountID(), "k", seatID(i)), "c"))
+		}
+	}
+	until(t, "reading 5 entries", func() bool { mu.Lock(); defer mu.Unlock(); return len(got) >= 5 })
+	cancel()
+	wg.Wait()
+	if len(got) != 5 {
+		t.Errorf("got %v", got)
+	}
+	var cursor, last int64
+	h.scan(`SELECT seq FROM outbox_cursor WHERE reader = 'sold'`, &cursor)
+	h.scan(`SELECT max(seq) FROM outbox WHERE type = 'order_confirmed'`, &last)
+	if cursor < last {
+		t.Errorf("cursor at %d, the last entry it wanted is %d", cursor, last)
+	}
+}

@@ -283,6 +283,10 @@ func readChanges(ctx context.Context, q queryer, event usher.EventID, after int6
 	if err != nil {
 		return nil, fmt.Errorf("read changes of %s: %w", event, pg.Unavailable(err))
 	}
+	return collectEntries(rows, event)
+}
+
+func collectEntries(rows pgx.Rows, event usher.EventID) ([]Entry, error) {
 	out, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (e Entry, err error) {
 		var raw []byte
 		e.Event = event

@@ -55,7 +55,7 @@ func New(homes *pg.Homes, mailer *Mailer, addresses AddressBook, tickets TicketS
 // and withdraws it when the order is cancelled before it was sent. Rows and
 // cursor commit together: exactly one row per order.
 func (n *Notifier) Reader() ledger.Reader {
-	return ledger.Reader{Name: "mail", Handle: n.handleEntries}
+	return ledger.Reader{Name: "mail", Types: []ledger.EntryType{ledger.EntryOrderCaptured, ledger.EntryOrderCancelled}, Handle: n.handleEntries}
 }
 
 const (

@@ -77,7 +77,8 @@ func (r *Redeemer) EntryCount(ctx context.Context, event usher.EventID) (int, er
 // its payment is captured, and takes the codes of a cancelled order out of use.
 // What it writes commits together with its cursor: exactly one set per order.
 func (r *Redeemer) Issuer() ledger.Reader {
-	return ledger.Reader{Name: "tickets", Handle: r.handleEntries}
+	types := []ledger.EntryType{ledger.EntryOrderCaptured, ledger.EntryOrderCancelled}
+	return ledger.Reader{Name: "tickets", Types: types, Handle: r.handleEntries}
 }
 
 // handleEntries issues before it voids: within one batch a captured order can
