@@ -70,6 +70,8 @@ func (r Rules) Validate() error {
 		return Errorf(CodeInvalidRequest, "purchase limit must be 1 to 1000")
 	case r.HoldTime < time.Second || !whole(r.HoldTime) || !whole(r.Grace) || !whole(r.PayMargin):
 		return Errorf(CodeInvalidRequest, "hold time, grace and margin must be whole seconds of at most a day")
+	case r.PayMargin >= r.HoldTime:
+		return Errorf(CodeInvalidRequest, "the margin for paying must be shorter than the hold time, or nobody could pay")
 	case r.PendingPerAccountMax < 1 || r.PendingPerEventMax < 1:
 		return Errorf(CodeInvalidRequest, "pending limits must be at least 1")
 	case r.PriceVersion < 1:

@@ -153,7 +153,7 @@ const sqlHome = `INSERT INTO event_home (event_id, shard) VALUES ($1, 1) ON CONF
 // prepare opens pools and sets up one event of its own for a phase.
 func prepare(ctx context.Context, url string, event usher.EventID, poolSize, seats int) (*pg.Homes, usher.Rules, error) {
 	rules := usher.DefaultRules("TWD")
-	rules.Sale, rules.AdmissionRequired, rules.HoldTime, rules.PurchaseLimit = usher.SaleOpen, false, holdTime, 1000
+	rules.Sale, rules.AdmissionRequired, rules.HoldTime, rules.PayMargin, rules.PurchaseLimit = usher.SaleOpen, false, holdTime, 0, 1000
 	homes, err := pg.Open(ctx, pg.Config{
 		DirectoryURL: url, RoomURL: url, ShardURLs: map[pg.ShardNumber]string{1: url}, PoolSize: poolSize, ApplicationName: "usher bench",
 	})

@@ -206,7 +206,26 @@ func openPool(ctx context.Context, cfg Config, url string, schema Schema) (*pgxp
 			Err:     err,
 		}
 	}
+	if err := checkMigrated(ctx, p, schema); err != nil {
+		p.Close()
+		return nil, err
+	}
 	return p, nil
+}
+
+const sqlHasSchema = `SELECT to_regclass($1 || '.goose_db_version') IS NOT NULL`
+
+// checkMigrated refuses a database that `usher migrate` has never seen, before the
+// first statement fails on a missing table.
+func checkMigrated(ctx context.Context, p *pgxpool.Pool, schema Schema) error {
+	var has bool
+	if err := p.QueryRow(ctx, sqlHasSchema, string(schema)).Scan(&has); err != nil {
+		return fmt.Errorf("look for schema %s: %w", schema, Unavailable(err))
+	}
+	if !has {
+		return usher.Errorf(usher.CodeUnavailable, "the %s database has no tables yet: run `usher migrate` with the same settings", schema)
+	}
+	return nil
 }
 
 func cmpOr(s, fallback string) string {

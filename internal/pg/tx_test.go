@@ -130,6 +130,22 @@ func TestOpenSaysWhatToDo(t *testing.T) {
 	}
 }
 
+func TestOpenWantsMigratedDatabases(t *testing.T) {
+	url := pgtest.Database(t)
+	homes, err := pg.Open(t.Context(), pg.Config{DirectoryURL: url, RoomURL: url, ShardURLs: map[pg.ShardNumber]string{1: url}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := homes.Directory.Exec(t.Context(), `DROP SCHEMA room CASCADE`); err != nil {
+		t.Fatal(err)
+	}
+	homes.Close()
+	_, err = pg.Open(t.Context(), pg.Config{DirectoryURL: url, RoomURL: url, ShardURLs: map[pg.ShardNumber]string{1: url}})
+	if usher.CodeOf(err) != usher.CodeUnavailable || !strings.Contains(err.Error(), "usher migrate") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestUnavailable(t *testing.T) {
 	p := openHomes(t).Directory
 	state := func(s string) error {

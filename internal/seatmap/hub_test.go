@@ -220,7 +220,7 @@ func TestHubUnderLoad(t *testing.T) {
 
 // Real holds lapse on the map by database time, with nothing sweeping.
 func TestHubLapsesRealHolds(t *testing.T) {
-	h := newHall(t, func(r *usher.Rules) { r.HoldTime = time.Second }, HubConfig{FrameEvery: 5 * time.Millisecond})
+	h := newHall(t, func(r *usher.Rules) { r.HoldTime, r.PayMargin = time.Second, 0 }, HubConfig{FrameEvery: 5 * time.Millisecond})
 	var v viewer
 	e, err := h.other.Snapshot(t.Context(), testEvent)
 	if err != nil {

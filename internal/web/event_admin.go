@@ -416,7 +416,7 @@ func (s *Server) changeRules(ctx context.Context, in *rulesInput) (*adminEventOu
 	}
 	err := s.act(ctx, "event.rules", in.Event.EventID, in.Body.Reason, in.Body.Rules, func(ctx context.Context) error {
 		_, err := s.deps.Ledger.ChangeRules(ctx, in.Event.EventID, in.Body.Rules.apply)
-		return err
+		return s.draftOr(ctx, in.Event.EventID, err)
 	})
 	if err != nil {
 		return nil, err
@@ -427,8 +427,23 @@ func (s *Server) changeRules(ctx context.Context, in *rulesInput) (*adminEventOu
 func (s *Server) blockAccount(ctx context.Context, in *blockInput) (*emptyOutput, error) {
 	detail := map[string]any{"accountId": in.Body.AccountID, "blocked": in.Body.Blocked}
 	return &emptyOutput{}, s.act(ctx, "event.block", in.Event.EventID, in.Body.Reason, detail, func(ctx context.Context) error {
-		return s.deps.Ledger.BlockAccount(ctx, in.Event.EventID, in.Body.AccountID, in.Body.Blocked)
+		if _, err := s.deps.Accounts.Person(ctx, in.Body.AccountID); err != nil {
+			return err
+		}
+		return s.draftOr(ctx, in.Event.EventID, s.deps.Ledger.BlockAccount(ctx, in.Event.EventID, in.Body.AccountID, in.Body.Blocked))
 	})
+}
+
+// draftOr explains the ledger's "no such event" where there is one: it has no
+// inventory before it is published.
+func (s *Server) draftOr(ctx context.Context, event usher.EventID, err error) error {
+	if usher.CodeOf(err) != usher.CodeNotFound {
+		return err
+	}
+	if _, found := s.deps.Catalog.Get(ctx, event); found != nil {
+		return err
+	}
+	return usher.Errorf(usher.CodeStateConflict, "the event is a draft: publish it first")
 }
 
 func (s *Server) steerSale(ctx context.Context, verb string, in *saleInput, do func(context.Context, usher.EventID) error) (*adminEventOutput, error) {
