@@ -19,9 +19,20 @@ type PlaceHold struct {
 	Seats   []usher.SeatID
 	// Items are quantities of tiers without seats; Price is ignored.
 	Items []Item
+	// Alternatives are up to AlternativesMax groups of seats, best first, instead of
+	// Seats: all are locked together and the first that can be had is held. Wish is
+	// what the buyer asked for in words of the caller's, the same for the same
+	// request: it is what the key stands for, since the groups change by the moment.
+	// Unavailable alternatives are no result: the caller looks for others and asks
+	// again with the same key.
+	Alternatives [][]usher.SeatID
+	Wish         string
 	// Key is the caller's idempotency key, scoped to event, account and operation.
 	Key string
 }
+
+// AlternativesMax is the most groups of seats that are locked for one hold.
+const AlternativesMax = 3
 
 // ReleaseHold gives a hold's seats back before its deadline. Only the account
 // that placed it may release it; releasing a hold that has ended already

@@ -27,6 +27,9 @@ func (c *PlaceHold) validate() error {
 	if err := usher.CheckKey("idempotencyKey", c.Key); err != nil {
 		return err
 	}
+	if c.Wish != "" {
+		return c.validateWish()
+	}
 	if err := c.validateItems(); err != nil {
 		return err
 	}
@@ -38,14 +41,63 @@ func (c *PlaceHold) validate() error {
 			return err
 		}
 	}
-	c.Seats = slices.Clone(c.Seats)
-	slices.Sort(c.Seats)
-	for i, id := range c.Seats {
-		if i > 0 && id == c.Seats[i-1] {
-			return usher.Errorf(usher.CodeInvalidRequest, "seat %q is named twice", string(id))
+	var err error
+	c.Seats, err = distinct(c.Seats)
+	return err
+}
+
+// distinct sorts seats into the order in which they are locked, and refuses one
+// that is named twice.
+func distinct(seats []usher.SeatID) ([]usher.SeatID, error) {
+	out := slices.Sorted(slices.Values(seats))
+	for i, id := range out {
+		if i > 0 && id == out[i-1] {
+			return nil, usher.Errorf(usher.CodeInvalidRequest, "seat %q is named twice", string(id))
 		}
 	}
+	return out, nil
+}
+
+// validateWish wants groups of one size and nothing beside them.
+func (c *PlaceHold) validateWish() error {
+	if len(c.Seats)+len(c.Items) > 0 || len(c.Alternatives) > AlternativesMax {
+		return usher.Errorf(usher.CodeInvalidRequest, "best seats are asked for alone, in at most %d groups", AlternativesMax)
+	}
+	if err := usher.CheckText("wish", c.Wish, 500); err != nil {
+		return err
+	}
+	groups := make([][]usher.SeatID, len(c.Alternatives))
+	for i, group := range c.Alternatives {
+		one := PlaceHold{Seats: group, Key: c.Key}
+		if err := one.validate(); err != nil {
+			return err
+		}
+		groups[i] = one.Seats
+	}
+	c.Alternatives = groups
 	return nil
+}
+
+// choose returns the command with the first group that can be had, or the first
+// group if none can: then its refusal names what was taken.
+func (c *PlaceHold) choose(s *state) *PlaceHold {
+	if c.Wish == "" {
+		return c
+	}
+	chosen := *c
+	if len(c.Alternatives) > 0 {
+		chosen.Seats = c.Alternatives[0]
+	}
+	for _, group := range c.Alternatives {
+		if !slices.ContainsFunc(group, func(id usher.SeatID) bool {
+			st := s.seats[id]
+			return st == nil || !st.takeable(s.now) || s.prices[s.rules.PriceVersion][st.tier].withdrawn
+		}) {
+			chosen.Seats = group
+			break
+		}
+	}
+	return &chosen
 }
 
 func (c *PlaceHold) places() int {
@@ -57,6 +109,9 @@ func (c *PlaceHold) places() int {
 }
 
 func (c *PlaceHold) digest() []byte {
+	if c.Wish != "" {
+		return digest(opHold, "wish", c.Wish)
+	}
 	parts := column(c.Seats, func(id usher.SeatID) string { return string(id) })
 	for _, i := range c.Items {
 		parts = append(parts, fmt.Sprintf("%d\x1d%s", i.Quantity, i.Tier))
@@ -84,13 +139,18 @@ func (c *PlaceHold) decide(s *state) (answer, error) {
 	if err := c.admitted(s, a); err != nil {
 		return answer{}, err
 	}
-	if refusal := c.refused(s, a); refusal != nil {
-		if refusal.Code != usher.CodeSeatUnknown && refusal.Code != usher.CodeInvalidRequest && refusal.Code != usher.CodeBusy {
+	want := c.choose(s)
+	if len(want.Seats)+len(want.Items) == 0 {
+		return answer{}, usher.Errorf(usher.CodeSeatsUnavailable, "no such seats are available together")
+	}
+	if refusal := want.refused(s, a); refusal != nil {
+		noResult := c.Wish != "" && refusal.Code == usher.CodeSeatsUnavailable
+		if !noResult && refusal.Code != usher.CodeSeatUnknown && refusal.Code != usher.CodeInvalidRequest && refusal.Code != usher.CodeBusy {
 			s.remember(k, sum, refusal)
 		}
 		return answer{}, refusal
 	}
-	return answer{hold: s.holdView(c.grant(s, sum))}, nil
+	return answer{hold: s.holdView(want.grant(s, sum))}, nil
 }
 
 // replay answers as the first request was answered: the hold as placed. Its items

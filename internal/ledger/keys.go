@@ -65,6 +65,9 @@ func (c *PlaceHold) resolve(*keySet) {}
 func (c *PlaceHold) lock(k *keySet, _ *resolved) {
 	k.accounts[c.Account] = true
 	k.addSeats(c.Seats)
+	for _, group := range c.Alternatives {
+		k.addSeats(group)
+	}
 	for _, i := range c.Items {
 		k.tiers[i.Tier] = true
 	}
