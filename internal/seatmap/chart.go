@@ -93,6 +93,8 @@ type Chart struct {
 	body        []byte
 	hash        string
 	packed      func() []byte
+	// besides tells for each ordinal whether no aisle lies before the next seat.
+	besides func() []bool
 }
 
 // Name returns the chart's name.
@@ -190,6 +192,7 @@ func newChart(d *document, w words) (*Chart, error) {
 	sum := sha256.Sum256(body)
 	c.body, c.hash = body, hex.EncodeToString(sum[:])[:32]
 	c.packed = sync.OnceValue(func() []byte { return compress(body, gzip.BestCompression) })
+	c.besides = sync.OnceValue(c.neighbours)
 	return c, nil
 }
 

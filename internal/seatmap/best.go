@@ -1,0 +1,220 @@
+package seatmap
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"usher"
+)
+
+// Wish is what a buyer of the best available seats asks for.
+type Wish struct {
+	// Quantity is how many seats beside each other, 1 to usher.PlacesMax.
+	Quantity int
+	// Tier and Section narrow the choice; empty is any.
+	Tier    usher.TierID
+	Section string
+	// Accessible wants a wheelchair place, with its companion's when there is more
+	// than one seat. Without it, such places are left to those who need them.
+	Accessible bool
+}
+
+// group is a candidate: seats beside each other in one row.
+type group struct {
+	first int
+	// orphan says that taking it leaves a single free seat beside it.
+	orphan bool
+	tier   int
+	// away is the distance of its middle from the stage.
+	away float64
+}
+
+// bestKept is how many candidates are kept to draw alternatives from.
+const bestKept = 64
+
+// Best returns up to n groups of seat ids that fit the wish and look free, good
+// ones first and none sharing a seat. Groups that leave no single seat behind go
+// before those that do, then the order of tiers, then nearness to the stage.
+// spread is how many of the best candidates the groups are drawn from: buyers who
+// ask at the same moment should not all be given the same three.
+func (c *Chart) Best(free func(ordinal int) bool, w Wish, n, spread int) [][]usher.SeatID {
+	candidates := c.candidates(free, w)
+	pool := make([]group, 0, spread)
+	taken := map[int]bool{}
+	for _, g := range candidates {
+		if len(pool) == spread {
+			break
+		}
+		if overlaps(taken, g.first, w.Quantity) {
+			continue
+		}
+		for i := range w.Quantity {
+			taken[g.first+i] = true
+		}
+		pool = append(pool, g)
+	}
+	if len(pool) > n {
+		rand.Shuffle(len(pool), func(i, j int) { pool[i], pool[j] = pool[j], pool[i] })
+		pool = pool[:n]
+		slices.SortFunc(pool, better)
+	}
+	out := make([][]usher.SeatID, len(pool))
+	for i, g := range pool {
+		for k := range w.Quantity {
+			out[i] = append(out[i], c.seats[g.first+k].ID)
+		}
+	}
+	return out
+}
+
+func overlaps(taken map[int]bool, first, n int) bool {
+	for i := range n {
+		if taken[first+i] {
+			return true
+		}
+	}
+	return false
+}
+
+func better(a, b group) int {
+	switch {
+	case a.orphan != b.orphan && a.orphan:
+		return 1
+	case a.orphan != b.orphan:
+		return -1
+	}
+	if a.tier != b.tier {
+		return a.tier - b.tier
+	}
+	if a.away != b.away {
+		return cmp.Compare(a.away, b.away)
+	}
+	return a.first - b.first
+}
+
+// candidates lists the best groups, best first: enough of them that some are left
+// when those that share seats have been dropped.
+func (c *Chart) candidates(free func(int) bool, w Wish) []group {
+	tiers := map[usher.TierID]int{}
+	for i, t := range c.tiers {
+		tiers[t.ID] = i
+	}
+	stageX, stageY := c.stage()
+	var out []group
+	// worst is the last of those kept; what is worse need not be looked at.
+	var worst *group
+	for _, r := range c.rows {
+		if w.Section != "" && r.Section != w.Section {
+			continue
+		}
+		for first := r.First; first+w.Quantity <= r.First+r.Count; first++ {
+			if !c.fits(free, w, first) {
+				continue
+			}
+			a, b := &c.seats[first], &c.seats[first+w.Quantity-1]
+			g := group{
+				first: first, tier: tiers[a.Tier], orphan: c.leavesOrphan(free, r, first, w.Quantity),
+				away: math.Hypot((a.X+b.X)/2-stageX, (a.Y+b.Y)/2-stageY),
+			}
+			if worst == nil || better(g, *worst) < 0 {
+				out = append(out, g)
+			}
+		}
+		if len(out) > 8*bestKept {
+			slices.SortFunc(out, better)
+			out = out[:4*bestKept]
+			last := out[len(out)-1]
+			worst = &last
+		}
+	}
+	slices.SortFunc(out, better)
+	return out
+}
+
+// fits reports whether the seats from first are free, beside each other, of one
+// tier, and meant for whoever asks.
+func (c *Chart) fits(free func(int) bool, w Wish, first int) bool {
+	wheelchair := false
+	for i := range w.Quantity {
+		s := &c.seats[first+i]
+		if !free(first+i) || w.Tier != "" && s.Tier != w.Tier || s.Tier != c.seats[first].Tier || i > 0 && !c.beside(first+i-1) {
+			return false
+		}
+		if !w.Accessible && (s.Accessible || s.Companion) {
+			return false
+		}
+		wheelchair = wheelchair || s.Accessible
+	}
+	return wheelchair || !w.Accessible
+}
+
+// aisleFactor is how much wider than the narrowest gap of its row a gap is taken to be
+// an aisle.
+const aisleFactor = 1.7
+
+// beside reports whether no aisle lies between a seat and the next in its row.
+func (c *Chart) beside(ordinal int) bool { return c.besides()[ordinal] }
+
+// neighbours works out beside for every seat.
+func (c *Chart) neighbours() []bool {
+	out := make([]bool, len(c.seats))
+	gap := func(i int) float64 {
+		a, b := c.seats[i], c.seats[i+1]
+		return math.Hypot(b.X-a.X, b.Y-a.Y)
+	}
+	for _, r := range c.rows {
+		narrowest := math.Inf(1)
+		for i := r.First; i+1 < r.First+r.Count; i++ {
+			narrowest = min(narrowest, gap(i))
+		}
+		for i := r.First; i+1 < r.First+r.Count; i++ {
+			out[i] = gap(i) <= narrowest*aisleFactor
+		}
+	}
+	return out
+}
+
+// leavesOrphan reports whether taking the seats leaves one free seat alone
+// between them and a taken seat, an aisle or the end of the row.
+func (c *Chart) leavesOrphan(free func(int) bool, r Row, first, n int) bool {
+	left, right := first-1, first+n
+	open := func(i int) bool { return i >= r.First && i < r.First+r.Count && free(i) }
+	if open(left) && c.beside(left) && !(open(left-1) && c.beside(left-1)) {
+		return true
+	}
+	return open(right) && c.beside(right-1) && !(open(right+1) && c.beside(right))
+}
+
+// stage is the point that seats look at: the middle of the first decoration with
+// an extent, or of the chart's upper edge.
+func (c *Chart) stage() (x, y float64) {
+	for _, d := range c.decorations {
+		switch {
+		case d.Width > 0 && d.Height > 0 && d.Shape == "ellipse":
+			return d.X, d.Y
+		case d.Width > 0 && d.Height > 0:
+			return d.X + d.Width/2, d.Y + d.Height/2
+		}
+	}
+	minX, maxX, minY := math.Inf(1), math.Inf(-1), math.Inf(1)
+	for _, s := range c.seats {
+		minX, maxX, minY = min(minX, s.X), max(maxX, s.X), min(minY, s.Y)
+	}
+	return (minX + maxX) / 2, minY
+}
+
+// Best looks for the best available seats on the live picture, which is a hint:
+// the ledger decides which of the groups can be had. It fails as Snapshot does.
+func (h *Hub) Best(ctx context.Context, event usher.EventID, w Wish, n, spread int) ([][]usher.SeatID, error) {
+	if w.Quantity < 1 || w.Quantity > usher.PlacesMax {
+		return nil, usher.Errorf(usher.CodeInvalidRequest, "ask for 1 to %d seats", usher.PlacesMax)
+	}
+	_, v, err := h.loaded(ctx, event)
+	if err != nil {
+		return nil, err
+	}
+	return v.chart.Best(func(i int) bool { return shown(v.packed, i) == shownAvailable }, w, n, spread), nil
+}
