@@ -113,6 +113,8 @@ type Error struct {
 	Seats []SeatID
 	// Tiers names the tiers without seats that were the reason, if any.
 	Tiers []TierID
+	// Suggestion names seats that may be had instead, if any were looked for.
+	Suggestion []SeatID
 	// Replayed says that this is the stored refusal of an earlier request with the
 	// same idempotency key.
 	Replayed bool

@@ -70,6 +70,8 @@ type Rooms interface {
 type Seats interface {
 	Snapshot(ctx context.Context, event usher.EventID) (seatmap.Encoded, error)
 	Outsider(ctx context.Context, event usher.EventID) (seatmap.Encoded, error)
+	Best(ctx context.Context, event usher.EventID, w seatmap.Wish, n, spread int) ([][]usher.SeatID, error)
+	Chart(ctx context.Context, event usher.EventID) (*seatmap.Chart, error)
 	Subscribe(ctx context.Context, event usher.EventID, from seatmap.Position) (*seatmap.Stream, error)
 }
 

@@ -18,6 +18,7 @@ import (
 	"usher/internal/checkout"
 	"usher/internal/ledger"
 	"usher/internal/redemption"
+	"usher/internal/seatmap"
 	"usher/internal/waitingroom"
 	"usher/internal/web"
 )
@@ -42,6 +43,7 @@ type world struct {
 	server   *web.Server
 	accounts *fakeAccounts
 	rooms    *fakeRooms
+	seats    *fakeSeats
 	ledger   *fakeLedger
 	checkout *fakeCheckout
 	redeem   *fakeRedemption
@@ -53,7 +55,7 @@ type world struct {
 func newWorld(t *testing.T, change ...func(*web.Config)) *world {
 	t.Helper()
 	w := &world{
-		accounts: &fakeAccounts{}, rooms: &fakeRooms{}, ledger: &fakeLedger{}, checkout: &fakeCheckout{}, redeem: &fakeRedemption{}, catalog: &fakeCatalog{},
+		accounts: &fakeAccounts{}, rooms: &fakeRooms{}, seats: &fakeSeats{}, ledger: &fakeLedger{}, checkout: &fakeCheckout{}, redeem: &fakeRedemption{}, catalog: &fakeCatalog{},
 		log: &strings.Builder{}, reg: prometheus.NewRegistry(),
 	}
 	cfg := web.Config{PublicURL: "http://127.0.0.1", Version: "test"}
@@ -62,7 +64,7 @@ func newWorld(t *testing.T, change ...func(*web.Config)) *world {
 	}
 	w.server = web.New(cfg, web.Deps{
 		Accounts: w.accounts, Rooms: w.rooms, Ledger: w.ledger, Checkout: w.checkout, Redemption: w.redeem,
-		Seats: struct{ web.Seats }{}, Charts: struct{ web.Charts }{}, Catalog: w.catalog,
+		Seats: w.seats, Charts: struct{ web.Charts }{}, Catalog: w.catalog,
 		Ready: func(context.Context) error { return nil }, Gatherer: w.reg,
 	}, slog.New(slog.NewJSONHandler(&lockedWriter{w: w.log}, nil)), w.reg)
 	w.Server = httptest.NewServer(w.server)
@@ -316,4 +318,25 @@ func someOrder(a usher.AccountID) ledger.Order {
 			Status: usher.OperationUnknown, Amount: h.Amount, MethodToken: "pm_secret", CreatedAt: h.Now, UpdatedAt: h.Now,
 		},
 	}
+}
+
+type fakeSeats struct {
+	web.Seats
+	// groups are handed out one call after the other.
+	groups [][][]usher.SeatID
+	asked  []seatmap.Wish
+}
+
+func (f *fakeSeats) Best(_ context.Context, _ usher.EventID, w seatmap.Wish, _, _ int) ([][]usher.SeatID, error) {
+	f.asked = append(f.asked, w)
+	if len(f.groups) == 0 {
+		return nil, nil
+	}
+	next := f.groups[0]
+	f.groups = f.groups[1:]
+	return next, nil
+}
+
+func (f *fakeSeats) Chart(context.Context, usher.EventID) (*seatmap.Chart, error) {
+	return seatmap.Club(), nil
 }

@@ -19,6 +19,7 @@ type itemRequest struct {
 type holdRequest struct {
 	SeatIDs        []usher.SeatID `json:"seatIds,omitempty" minItems:"1" maxItems:"6" doc:"Distinct seats of the event: all are held, or none"`
 	Items          []itemRequest  `json:"items,omitempty" minItems:"1" maxItems:"6" doc:"Quantities of tiers without seats; seats and quantities together are 1 to 6 places"`
+	Best           *bestRequest   `json:"best,omitempty" doc:"The best seats that can be had together, instead of seatIds and items"`
 	IdempotencyKey string         `json:"idempotencyKey,omitempty" maxLength:"128" doc:"1 to 128 printable ASCII characters; a retry with the same key gets the same answer"`
 	AdmissionToken string         `json:"admissionToken,omitempty" maxLength:"1024" doc:"From queue/admit, where the event requires admission"`
 }
@@ -54,7 +55,7 @@ func (s *Server) addHolds() {
 	add(s, route{
 		id: "placeHold", method: http.MethodPost, path: "/v1/events/{eventId}/holds", tag: "Buying", who: buyers, status: http.StatusCreated,
 		summary: "Hold 1 to 6 places, all or nothing",
-		doc:     "The hold lasts as long as the event's rules say, by the database's clock. A refusal names the seats that were the reason.",
+		doc:     "The hold lasts as long as the event's rules say, by the database's clock. A refusal names the seats that were the reason, and suggests others.",
 	}, s.placeHold)
 	add(s, route{
 		id: "listHolds", method: http.MethodGet, path: "/v1/events/{eventId}/holds", tag: "Buying", who: buyers,
@@ -91,9 +92,14 @@ func (s *Server) placeHold(ctx context.Context, in *placeHoldInput) (*holdOutput
 	if err != nil {
 		return nil, err
 	}
-	h, err := s.deps.Ledger.PlaceHold(ctx, ledger.PlaceHold{
-		Event: in.Event.EventID, Account: account, Session: session, Seats: in.Body.SeatIDs, Items: items, Key: key,
-	})
+	c := ledger.PlaceHold{Event: in.Event.EventID, Account: account, Session: session, Seats: in.Body.SeatIDs, Items: items, Key: key}
+	var h ledger.Hold
+	if in.Body.Best != nil {
+		h, err = s.placeBest(ctx, c, in.Body.Best)
+	} else {
+		h, err = s.deps.Ledger.PlaceHold(ctx, c)
+		err = s.suggest(ctx, c.Event, c.Seats, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -110,8 +116,13 @@ const idMax = 64
 // places checks the words for what is asked for and returns the quantities; how
 // many there may be is the ledger's to say.
 func (r holdRequest) places() ([]ledger.Item, error) {
-	if len(r.SeatIDs) == 0 && len(r.Items) == 0 {
-		return nil, usher.Errorf(usher.CodeInvalidRequest, "seatIds and items are both missing")
+	switch {
+	case r.Best != nil && len(r.SeatIDs)+len(r.Items) > 0:
+		return nil, usher.Errorf(usher.CodeInvalidRequest, "best is asked for alone, without seatIds and items")
+	case r.Best != nil:
+		return nil, r.Best.check()
+	case len(r.SeatIDs) == 0 && len(r.Items) == 0:
+		return nil, usher.Errorf(usher.CodeInvalidRequest, "one of seatIds, items and best is needed")
 	}
 	for _, seat := range r.SeatIDs {
 		if err := usher.CheckText("seatIds", string(seat), idMax); err != nil {

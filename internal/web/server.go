@@ -80,6 +80,8 @@ type Server struct {
 
 type limiters struct {
 	joinAccount, joinAddress, codeAddress, signInAddress, holdAccount, holdAddress *limiter
+	// suggestions are a courtesy that is shed first: they have a budget per process.
+	suggestions *limiter
 }
 
 // New makes the server on what it serves. Reg gets the usher_http_ metrics.
@@ -92,6 +94,7 @@ func New(cfg Config, deps Deps, log *slog.Logger, reg prometheus.Registerer) *Se
 		joinAccount: newLimiter(l.JoinPerAccount), joinAddress: newLimiter(l.JoinPerAddress),
 		codeAddress: newLimiter(l.CodePerAddress), signInAddress: newLimiter(l.SignInPerAddress),
 		holdAccount: newLimiter(l.HoldPerAccount), holdAddress: newLimiter(l.HoldPerAddress),
+		suggestions: newLimiter(suggestionRate),
 	}
 	inner := http.NewServeMux()
 	s.api = newAPI(inner, cfg.Version)
