@@ -138,7 +138,7 @@ func TestRules(t *testing.T) {
 	for name, spoil := range map[string]func(*usher.Rules){
 		"sale": func(r *usher.Rules) { r.Sale = "maybe" }, "currency": func(r *usher.Rules) { r.Currency = "XXX" },
 		"limit": func(r *usher.Rules) { r.PurchaseLimit = 0 }, "hold": func(r *usher.Rules) { r.HoldTime = 0 },
-		"margin": func(r *usher.Rules) { r.PayMargin = r.HoldTime },
+		"margin":   func(r *usher.Rules) { r.PayMargin = r.HoldTime },
 		"fraction": func(r *usher.Rules) { r.Grace++ }, "pending": func(r *usher.Rules) { r.PendingPerEventMax = 0 },
 		"price": func(r *usher.Rules) { r.PriceVersion = 0 },
 	} {
