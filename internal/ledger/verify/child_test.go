@@ -75,10 +75,7 @@ func runChild() error {
 }
 
 // process is a running child.
-type process struct {
-	cmd   *exec.Cmd
-	stdin io.Closer
-}
+type process struct{ cmd *exec.Cmd }
 
 // spawn starts a child with more environment.
 func (h *hall) spawn(what string, env ...string) *process {
@@ -86,26 +83,21 @@ func (h *hall) spawn(what string, env ...string) *process {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(append(os.Environ(), envChild+"="+what, envURL+"="+h.url, envEvent+"="+strconv.Itoa(int(event))), env...)
 	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
+	// The child ends with this process: its end of the pipe closes then.
+	_, err := cmd.StdinPipe()
 	if err == nil {
 		err = cmd.Start()
 	}
 	if err != nil {
 		h.t.Fatalf("start child: %v", err)
 	}
-	return &process{cmd, in}
+	return &process{cmd}
 }
 
 // kill ends the child as a power cut would.
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill()
 	_ = p.cmd.Wait()
-}
-
-// leave asks the child to end and returns how it ended.
-func (p *process) leave() error {
-	_ = p.stdin.Close()
-	return p.cmd.Wait()
 }
 
 // childrenGone waits until the server has noticed that killed children are dead:

@@ -22,7 +22,7 @@ func quick(r *usher.Rules) {
 }
 
 // hotSeats are so few that everybody meets on them.
-var hotSeats = seatIDs(0, 1, 2, 3, 4, 5, 6, 7)
+var hotSeats = seatIDs(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11)
 
 // plague breaks what passes the proxy until ctx ends, and heals it at the end.
 // It returns how many faults met a statement or a connection.
@@ -75,6 +75,10 @@ func plague(ctx context.Context, p *pgproxy.Proxy) (fired int) {
 	}
 }
 
+// trafficExtra is how much longer the traffic may go on until everything has
+// happened at least once.
+const trafficExtra = time.Minute
+
 // history is the traffic of one event with its faults.
 type history struct {
 	h       *hall
@@ -96,7 +100,7 @@ func newTally() *tally { return &tally{done: map[kind]int{}, refused: map[kind]i
 func (y *tally) wantAll(t testing.TB) {
 	t.Helper()
 	t.Logf("in all: done %v, refused %v, %d without an answer, %d faults, %d kills", y.done, y.refused, y.unknown, y.fired, y.killed)
-	for _, k := range []kind{kindHold, kindRelease, kindBegin, kindConfirm, kindFail, kindVoid, kindFinish, kindCancel} {
+	for _, k := range kinds {
 		if y.done[k] == 0 {
 			t.Errorf("no %s was ever done", k)
 		}
@@ -111,7 +115,7 @@ func (y *tally) wantAll(t testing.TB) {
 func (y *history) record(seats []usher.SeatID, places [2]int, d time.Duration, children int) {
 	h := y.h
 	h.t.Helper()
-	ctx, cancel := context.WithTimeout(h.t.Context(), d)
+	ctx, cancel := context.WithTimeout(h.t.Context(), d+trafficExtra)
 	defer cancel()
 	w := &traffic{event: y.event, seats: seats, places: places, journal: y.journal}
 	var mu sync.Mutex
@@ -141,14 +145,22 @@ func (y *history) record(seats []usher.SeatID, places [2]int, d time.Duration, c
 			h.t.Errorf("tidy: %v", err)
 		}
 	})
+	wg.Go(func() {
+		defer cancel()
+		enough := time.NewTimer(d)
+		defer enough.Stop()
+		<-enough.C
+		until(h.t, "every kind of call", y.journal.covered)
+	})
 	w.run(ctx, 12)
 	wg.Wait()
 	h.childrenGone()
 	// Whatever a process still has to do for a caller that left goes before this.
 	for _, l := range append(tidy.ledgers, w.ledgers...) {
-		if _, err := l.ExpireHolds(context.Background(), y.event); err != nil {
-			h.t.Fatalf("come to rest: %v", err)
-		}
+		until(h.t, "rest", func() bool {
+			_, err := l.ExpireHolds(context.Background(), y.event)
+			return err == nil
+		})
 	}
 	if children > 0 {
 		y.journal.load(h.t, file)
@@ -203,7 +215,7 @@ func (y *history) check() []call {
 }
 
 // Three processes and more, two of them behind broken lines, the others killed
-// and started again, on eight seats: what each client saw of each seat is what
+// and started again, on a dozen seats: what each client saw of each seat is what
 // one seat could have done.
 func TestSeatHistories(t *testing.T) {
 	h := newHall(t, len(hotSeats), quick)
@@ -231,7 +243,7 @@ func TestGroupHistories(t *testing.T) {
 		e := event + 1 + usher.EventID(i)
 		h.addEvent(e, universe, quick)
 		y := &history{h: h, event: e, journal: newJournal(nil), tally: all}
-		y.record(universeSeats, [2]int{2, 3}, 3*time.Second, 0)
+		y.record(universeSeats, [2]int{2, 3}, 4*time.Second, 0)
 		mustLinearize(t, "groups", groupModel(), y.check())
 	}
 	all.wantAll(t)
@@ -249,6 +261,7 @@ func TestCheckersFindPlantedErrors(t *testing.T) {
 		return call{Kind: k, Hold: h, Order: o, Call: t, Return: t + 5, At: t + 2}
 	}
 	refused := func(c call, code usher.Code) call { c.Code = code; return c }
+	seen := func(c call) call { c.Seen = true; return c }
 	taken := func(c call, seats ...usher.SeatID) call {
 		c.Code, c.Taken = usher.CodeSeatsUnavailable, seats
 		return c
@@ -270,6 +283,9 @@ func TestCheckersFindPlantedErrors(t *testing.T) {
 		{"door closed, late success refused", true, []call{hold(a, 10, ms, s[0]), at(kindBegin, a, 20), at(kindVoid, a, 30), refused(at(kindConfirm, a, 40), usher.CodeOrderClosed), at(kindFinish, a, 50)}},
 		{"a free seat called taken", false, []call{taken(hold(a, 10, ms, s...), s[0])}},
 		{"a taken seat called free", false, []call{hold(a, 10, 9*ms, s...), taken(hold(b, 20, 9*ms, s...), s[0])}},
+		{"release that changed nothing", false, []call{hold(a, 10, 9*ms, s[0]), seen(at(kindRelease, a, 20))}},
+		{"release past the deadline", true, []call{hold(a, 10, ms, s[0]), seen(at(kindRelease, a, 2*ms))}},
+		{"decline that changed nothing", false, []call{hold(a, 10, ms, s[0]), at(kindBegin, a, 20), seen(at(kindFail, a, 30))}},
 		{"half a group", false, []call{hold(a, 10, 9*ms, s...), at(kindRelease, a, 20), hold(b, 30, 9*ms, s[0]), taken(hold(usher.NewHoldID(event), 40, 9*ms, s[1]), s[1])}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

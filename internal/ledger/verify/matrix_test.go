@@ -68,7 +68,6 @@ func playScene(ctx context.Context, l *ledger.Ledger) error {
 func (p *process) dies(t testing.TB, point string) {
 	t.Helper()
 	err := p.cmd.Wait()
-	_ = p.stdin.Close()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
 		t.Fatalf("the child was not killed at %s: %v", point, err)

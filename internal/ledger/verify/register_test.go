@@ -78,7 +78,7 @@ func (r register) release(c call) (bool, register) {
 		return r.ours(c) && r.status == usher.SeatPending, r
 	case c.Code == usher.CodeHoldEnded:
 		return r.ours(c) && r.status == usher.SeatSold, r
-	case c.Status == string(usher.HoldExpired):
+	case c.Seen:
 		return !r.ours(c) || r.lapsed(c.Return), r
 	}
 	return r.ours(c) && r.status == usher.SeatHeld, freeSeat
@@ -89,7 +89,7 @@ func (r register) pay(c call) (bool, register) {
 	if c.Kind == kindCancel {
 		return r.status == usher.SeatSold && r.order == c.Order && c.Code == "", freeSeat
 	}
-	if c.Code != "" {
+	if c.Code != "" || c.Seen {
 		return !r.paying(c), r
 	}
 	next := r
@@ -203,6 +203,52 @@ func mustLinearize(t testing.TB, name string, m porcupine.Model, calls []call) {
 	start := time.Now()
 	if got := porcupine.CheckOperationsTimeout(m, operations(calls), checkMax); got != porcupine.Ok {
 		t.Errorf("%s: %d calls are %s", name, len(calls), got)
+		explain(t, calls)
 	}
 	t.Logf("%s: %d calls checked in %v", name, len(calls), time.Since(start).Round(time.Millisecond))
+}
+
+// explain names what is wrong with a history: the first change of a seat that
+// its predecessors do not allow, or each refusal that no moment allows.
+func explain(t testing.TB, calls []call) {
+	t.Helper()
+	bySeat := map[usher.SeatID][]porcupine.Operation{}
+	for _, p := range operations(calls) {
+		for _, id := range p.Input.(operation).seats {
+			q := p
+			q.Input = operation{p.Input.(operation).call, []usher.SeatID{id}}
+			bySeat[id] = append(bySeat[id], q)
+		}
+	}
+	m := seatModel()
+	m.Partition = nil
+	for id, ops := range bySeat {
+		if porcupine.CheckOperations(m, ops) {
+			continue
+		}
+		var changes, others []porcupine.Operation
+		for _, p := range ops {
+			if p.Input.(operation).Seq > 0 {
+				changes = append(changes, p)
+			} else {
+				others = append(others, p)
+			}
+		}
+		sortBy(changes, func(p porcupine.Operation) int64 { return p.Input.(operation).Seq })
+		r := freeSeat
+		for _, p := range changes {
+			c := p.Input.(operation).call
+			ok, next := r.step(c, id)
+			if !ok {
+				t.Errorf("seat %s: %+v is illegal on %+v", id, c, r)
+				return
+			}
+			r = next
+		}
+		for _, p := range others {
+			if !porcupine.CheckOperations(m, append(slices.Clone(changes), p)) {
+				t.Errorf("seat %s: no moment allows %+v", id, p.Input.(operation).call)
+			}
+		}
+	}
 }

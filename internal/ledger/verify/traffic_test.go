@@ -51,6 +51,7 @@ func (w *traffic) do(ctx context.Context, c call, try attempt) (call, bool) {
 	w.journal.put(c)
 	doubt := false
 	for {
+		asked := time.Now().UnixNano()
 		patience := 20 * time.Second
 		if rand.IntN(7) == 0 {
 			patience = time.Duration(1+rand.IntN(15)) * time.Millisecond
@@ -66,6 +67,12 @@ func (w *traffic) do(ctx context.Context, c call, try attempt) (call, bool) {
 				return c, false
 			}
 			continue
+		}
+		if doubt && code != "" && c.Kind != kindHold && c.Kind != kindBegin {
+			// What was asked before may have been done, and undone by others since: it
+			// stays open, and the refusal is a call of its own. What has a key of its own
+			// is answered as it was the first time, which may be long ago.
+			c.ID, c.Call = strconv.FormatUint(rand.Uint64(), 36), asked
 		}
 		c.Code, c.Return = code, time.Now().UnixNano()
 		w.journal.put(c)
