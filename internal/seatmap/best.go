@@ -25,15 +25,18 @@ type Wish struct {
 // group is a candidate: seats beside each other in one row.
 type group struct {
 	first int
-	// orphan says that taking it leaves a single free seat beside it.
-	orphan bool
-	tier   int
-	// away is the distance of its middle from the stage.
-	away float64
+	rank
 }
 
-// bestKept is how many candidates are kept to draw alternatives from.
-const bestKept = 64
+// rank is how good a group is, or at best can be.
+type rank struct {
+	// orphan says that taking the group leaves a single free seat beside it.
+	orphan bool
+	// tier is the tier's place among the chart's.
+	tier int
+	// away is the mean distance of its seats from the stage.
+	away float64
+}
 
 // Best returns up to n groups of seat ids that fit the wish and look free, good
 // ones first and none sharing a seat. Groups that leave no single seat behind go
@@ -41,7 +44,7 @@ const bestKept = 64
 // spread is how many of the best candidates the groups are drawn from: buyers who
 // ask at the same moment should not all be given the same three.
 func (c *Chart) Best(free func(ordinal int) bool, w Wish, n, spread int) [][]usher.SeatID {
-	candidates := c.candidates(free, w)
+	candidates := c.candidates(free, w, spread)
 	pool := make([]group, 0, spread)
 	taken := map[int]bool{}
 	for _, g := range candidates {
@@ -79,7 +82,7 @@ func overlaps(taken map[int]bool, first, n int) bool {
 	return false
 }
 
-func better(a, b group) int {
+func (a rank) compare(b rank) int {
 	switch {
 	case a.orphan != b.orphan && a.orphan:
 		return 1
@@ -89,48 +92,83 @@ func better(a, b group) int {
 	if a.tier != b.tier {
 		return a.tier - b.tier
 	}
-	if a.away != b.away {
-		return cmp.Compare(a.away, b.away)
+	return cmp.Compare(a.away, b.away)
+}
+
+func better(a, b group) int {
+	if n := a.compare(b.rank); n != 0 {
+		return n
 	}
 	return a.first - b.first
 }
 
-// candidates lists the best groups, best first: enough of them that some are left
-// when those that share seats have been dropped.
-func (c *Chart) candidates(free func(int) bool, w Wish) []group {
+// outlook is what a chart's seats are like to sit on, worked out once.
+type outlook struct {
+	// tier and away are by seat.
+	tier []int
+	away []float64
+	// rows are ordered by the best that a group of theirs can be.
+	rows []outlookRow
+}
+
+type outlookRow struct {
+	Row
+	best rank
+}
+
+func (c *Chart) look() outlook {
 	tiers := map[usher.TierID]int{}
 	for i, t := range c.tiers {
 		tiers[t.ID] = i
 	}
 	stageX, stageY := c.stage()
-	var out []group
-	// worst is the last of those kept; what is worse need not be looked at.
-	var worst *group
+	v := outlook{tier: make([]int, len(c.seats)), away: make([]float64, len(c.seats))}
+	for i, s := range c.seats {
+		v.tier[i], v.away[i] = tiers[s.Tier], math.Hypot(s.X-stageX, s.Y-stageY)
+	}
 	for _, r := range c.rows {
+		if r.Count > 0 {
+			seats := [2]int{r.First, r.First + r.Count}
+			v.rows = append(v.rows, outlookRow{r, rank{tier: slices.Min(v.tier[seats[0]:seats[1]]), away: slices.Min(v.away[seats[0]:seats[1]])}})
+		}
+	}
+	slices.SortStableFunc(v.rows, func(a, b outlookRow) int { return a.best.compare(b.best) })
+	return v
+}
+
+// candidates lists the best groups, best first: enough of them that spread are
+// left when those that share seats have been dropped. Rows are looked at in the
+// order of the best they can give, so that most need not be.
+func (c *Chart) candidates(free func(int) bool, w Wish, spread int) []group {
+	// A group shares seats with at most 2*Quantity-2 others.
+	enough := spread * (2*w.Quantity - 1)
+	v := c.outlook()
+	var out []group
+	for _, r := range v.rows {
+		if len(out) >= enough && r.best.compare(out[enough-1].rank) > 0 {
+			break
+		}
 		if w.Section != "" && r.Section != w.Section {
 			continue
 		}
+		before := len(out)
 		for first := r.First; first+w.Quantity <= r.First+r.Count; first++ {
 			if !c.fits(free, w, first) {
 				continue
 			}
-			a, b := &c.seats[first], &c.seats[first+w.Quantity-1]
-			g := group{
-				first: first, tier: tiers[a.Tier], orphan: c.leavesOrphan(free, r, first, w.Quantity),
-				away: math.Hypot((a.X+b.X)/2-stageX, (a.Y+b.Y)/2-stageY),
+			g := group{first, rank{tier: v.tier[first], orphan: c.leavesOrphan(free, r.Row, first, w.Quantity)}}
+			for _, d := range v.away[first : first+w.Quantity] {
+				g.away += d / float64(w.Quantity)
 			}
-			if worst == nil || better(g, *worst) < 0 {
+			if before < enough || better(g, out[enough-1]) < 0 {
 				out = append(out, g)
 			}
 		}
-		if len(out) > 8*bestKept {
+		if len(out) > before {
 			slices.SortFunc(out, better)
-			out = out[:4*bestKept]
-			last := out[len(out)-1]
-			worst = &last
+			out = out[:min(len(out), enough)]
 		}
 	}
-	slices.SortFunc(out, better)
 	return out
 }
 

@@ -95,6 +95,7 @@ type Chart struct {
 	packed      func() []byte
 	// besides tells for each ordinal whether no aisle lies before the next seat.
 	besides func() []bool
+	outlook func() outlook
 }
 
 // Name returns the chart's name.
@@ -193,6 +194,7 @@ func newChart(d *document, w words) (*Chart, error) {
 	c.body, c.hash = body, hex.EncodeToString(sum[:])[:32]
 	c.packed = sync.OnceValue(func() []byte { return compress(body, gzip.BestCompression) })
 	c.besides = sync.OnceValue(c.neighbours)
+	c.outlook = sync.OnceValue(c.look)
 	return c, nil
 }
 
