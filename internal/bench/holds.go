@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"usher"
 	"usher/internal/bench/baseline"
@@ -20,18 +20,22 @@ import (
 type HoldsResult struct {
 	Scenario string `json:"scenario"`
 	// Seconds is how long each phase measured.
-	Seconds       float64 `json:"seconds"`
-	Seats         int     `json:"seats"`
-	SeatsPerHold  int     `json:"seatsPerHold"`
+	Seconds      float64 `json:"seconds"`
+	Seats        int     `json:"seats"`
+	SeatsPerHold int     `json:"seatsPerHold"`
+	// Events share the load evenly; Processes are ledgers with pools of their own.
+	Events        int     `json:"events"`
+	Processes     int     `json:"processes"`
 	ConflictShare float64 `json:"conflictShare"`
 
-	// Store level: the ledger on one event, in this process.
+	// Store level: the ledger in this process.
 	DecidedPerSecond     float64 `json:"decidedPerSecond"`
 	AcceptedPerSecond    float64 `json:"acceptedPerSecond"`
 	P50Ms                float64 `json:"p50Ms"`
 	P99Ms                float64 `json:"p99Ms"`
 	P999Ms               float64 `json:"p999Ms"`
 	CPUMicrosPerAccepted float64 `json:"cpuMicrosPerAccepted"`
+	MeanGroupSize        float64 `json:"meanGroupSize"`
 
 	// The limit beside it: a transaction per hold with the same effects, the best
 	// of several connection counts, in the same run.
@@ -49,20 +53,40 @@ type HoldsResult struct {
 	HTTPP99Ms             float64 `json:"httpP99Ms"`
 	HTTPErrors            int64   `json:"httpErrors"`
 	HTTPFirstError        string  `json:"httpFirstError,omitempty"`
+	// AuditViolations are of the event that was sold over HTTP.
+	AuditViolations int `json:"auditViolations"`
 }
 
 // HoldsConfig says how to measure.
 type HoldsConfig struct {
 	// Seconds is the length of each measured phase.
 	Seconds float64
-	// Seats of the event; SeatsPerHold of each hold.
+	// Seats of each event; SeatsPerHold of each hold.
 	Seats, SeatsPerHold int
 	// ConflictShare is the share of holds that ask for a seat known to be held:
 	// the same for every contender, so that none looks faster by refusing more.
 	ConflictShare float64
-	// Clients is how many callers wait for answers at once at the store level.
+	// Clients is how many callers wait for answers at once at the store level, over
+	// all events.
 	Clients int
+	// Events is how many events the callers are spread over, and Processes how many
+	// independent ledgers with pools of their own they go through: to the database
+	// they are as many processes. 0 is 1.
+	Events, Processes int
+	// GiveBack has each caller release a hold once its next one is decided, instead
+	// of letting it lapse: for stock that would not last otherwise.
+	GiveBack bool
 }
+
+func (c HoldsConfig) events(first usher.EventID) []usher.EventID {
+	out := make([]usher.EventID, max(c.Events, 1))
+	for i := range out {
+		out[i] = first + usher.EventID(i)
+	}
+	return out
+}
+
+func (c HoldsConfig) length() time.Duration { return time.Duration(c.Seconds * float64(time.Second)) }
 
 const (
 	// holdTime is short, so that stock lasts: what is held lapses and is freed.
@@ -74,144 +98,226 @@ const (
 // naiveConnections are the pool sizes tried for the baseline; the best counts.
 var naiveConnections = []int{2, 4, 8, 16}
 
-// holdsFunc places one hold and tells whether it was accepted.
-type holdsFunc func(ctx context.Context, account usher.AccountID, seats []usher.SeatID, key string) (bool, error)
-
 // HoldsStore measures the ledger and the baseline at the store level, one after
 // the other on fresh events of the same database.
 func HoldsStore(ctx context.Context, url string, cfg HoldsConfig) (HoldsResult, error) {
-	res := HoldsResult{Scenario: "holds", Seconds: cfg.Seconds, Seats: cfg.Seats, SeatsPerHold: cfg.SeatsPerHold}
-	event := usher.EventID(1)
+	res := HoldsResult{
+		Scenario: "holds", Seconds: cfg.Seconds, Seats: cfg.Seats, SeatsPerHold: cfg.SeatsPerHold,
+		Events: max(cfg.Events, 1), Processes: max(cfg.Processes, 1),
+	}
+	first := usher.EventID(1)
 	for _, n := range naiveConnections {
-		m, err := naivePhase(ctx, url, event, n, cfg)
+		m, err := naivePhase(ctx, url, cfg.events(first), n, cfg)
 		if err != nil {
 			return res, fmt.Errorf("baseline with %d connections: %w", n, err)
 		}
 		if m.acceptedPerSecond() > res.NaivePerSecond {
 			res.NaivePerSecond, res.NaiveConnections, res.NaiveConflictShare = m.acceptedPerSecond(), n, m.conflictShare()
 		}
-		event++
+		first += usher.EventID(res.Events)
 	}
-	m, err := ledgerPhase(ctx, url, event, cfg)
+	m, group, err := ledgerPhase(ctx, url, cfg.events(first), cfg)
 	if err != nil {
 		return res, fmt.Errorf("ledger: %w", err)
 	}
 	res.DecidedPerSecond, res.AcceptedPerSecond, res.ConflictShare = m.decidedPerSecond(), m.acceptedPerSecond(), m.conflictShare()
 	res.P50Ms, res.P99Ms, res.P999Ms = m.latency.ms(50), m.latency.ms(99), m.latency.ms(99.9)
-	res.CPUMicrosPerAccepted = m.cpu.Seconds() * 1e6 / float64(max(m.accepted.Load(), 1))
-	res.RatioToNaive = res.AcceptedPerSecond / res.NaivePerSecond
+	res.CPUMicrosPerAccepted, res.MeanGroupSize = m.cpuMicrosPerAccepted(), group
+	if res.NaivePerSecond > 0 {
+		res.RatioToNaive = res.AcceptedPerSecond / res.NaivePerSecond
+	}
 	return res, nil
 }
 
-func naivePhase(ctx context.Context, url string, event usher.EventID, connections int, cfg HoldsConfig) (*measurement, error) {
-	homes, rules, err := prepare(ctx, url, event, connections+1, cfg.Seats)
+// contender places holds for a caller and, if it can, releases them.
+type contender struct {
+	// place fails with baseline.ErrTaken for seats that are not available.
+	place func(ctx context.Context, caller int, event usher.EventID, account usher.AccountID, seats []usher.SeatID) (usher.HoldID, error)
+	// release is nil where holds lapse.
+	release func(ctx context.Context, caller int, account usher.AccountID, hold usher.HoldID) error
+}
+
+// idempotencyKey is every hold's: each has an account of its own.
+const idempotencyKey = "k"
+
+func naivePhase(ctx context.Context, url string, events []usher.EventID, connections int, cfg HoldsConfig) (*measurement, error) {
+	homes, rules, err := prepare(ctx, url, events, connections+1, cfg.Seats)
 	if err != nil {
 		return nil, err
 	}
 	defer homes.Close()
-	pool, err := homes.Shard(ctx, event)
-	if err != nil {
-		return nil, err
-	}
-	h := &baseline.Holds{Pool: pool, Event: event, Rules: rules}
-	sweep, stop := context.WithCancel(ctx)
+	holds := map[usher.EventID]*baseline.Holds{}
 	var wg sync.WaitGroup
-	wg.Go(func() { every(sweep, 250*time.Millisecond, func() { _ = h.Expire(sweep) }) })
+	sweep, stop := context.WithCancel(ctx)
 	defer func() { stop(); wg.Wait() }()
-	cfg.Clients = connections
-	return measureHolds(ctx, event, cfg, func(ctx context.Context, a usher.AccountID, seats []usher.SeatID, key string) (bool, error) {
-		err := h.Place(ctx, a, seats, key)
-		if errors.Is(err, baseline.ErrTaken) {
-			return false, nil
+	for _, event := range events {
+		pool, err := homes.Shard(ctx, event)
+		if err != nil {
+			return nil, err
 		}
+		h := &baseline.Holds{Pool: pool, Event: event, Rules: rules}
+		holds[event] = h
+		wg.Go(func() { every(sweep, 250*time.Millisecond, func() { _ = h.Expire(sweep) }) })
+	}
+	cfg.Clients, cfg.GiveBack = max(connections, len(events)), false
+	place := func(ctx context.Context, _ int, event usher.EventID, a usher.AccountID, seats []usher.SeatID) (usher.HoldID, error) {
+		err := holds[event].Place(ctx, a, seats, idempotencyKey)
 		// The sweep and a hold may meet; the loser asks again, as an application would.
 		if pg.IsRetryable(err) {
-			return false, nil
+			err = baseline.ErrTaken
 		}
-		return err == nil, err
-	})
+		return usher.HoldID{}, err
+	}
+	return measureHolds(ctx, events, cfg, contender{place: place}, func() {}, func() {})
 }
 
-func ledgerPhase(ctx context.Context, url string, event usher.EventID, cfg HoldsConfig) (*measurement, error) {
-	homes, _, err := prepare(ctx, url, event, 8, cfg.Seats)
+// ledgerPhase returns the mean size of the groups, too.
+func ledgerPhase(ctx context.Context, url string, events []usher.EventID, cfg HoldsConfig) (*measurement, float64, error) {
+	first, _, err := prepare(ctx, url, events, 0, cfg.Seats)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	defer homes.Close()
-	l := ledger.New(homes)
-	return measureHolds(ctx, event, cfg, func(ctx context.Context, a usher.AccountID, seats []usher.SeatID, key string) (bool, error) {
-		_, err := l.PlaceHold(ctx, ledger.PlaceHold{Event: event, Account: a, Seats: seats, Key: key})
+	defer first.Close()
+	registries := make([]*prometheus.Registry, max(cfg.Processes, 1))
+	ledgers := make([]*ledger.Ledger, len(registries))
+	for i := range ledgers {
+		homes := first
+		if i > 0 {
+			if homes, err = open(ctx, url, 0); err != nil {
+				return nil, 0, err
+			}
+			defer homes.Close()
+		}
+		registries[i] = prometheus.NewRegistry()
+		ledgers[i] = ledger.New(homes, ledger.WithMetrics(registries[i]))
+	}
+	by := func(caller int) *ledger.Ledger { return ledgers[caller/len(events)%len(ledgers)] }
+	c := contender{place: func(ctx context.Context, caller int, event usher.EventID, a usher.AccountID, seats []usher.SeatID) (usher.HoldID, error) {
+		h, err := by(caller).PlaceHold(ctx, ledger.PlaceHold{Event: event, Account: a, Seats: seats, Key: idempotencyKey})
 		if usher.CodeOf(err) == usher.CodeSeatsUnavailable {
-			return false, nil
+			err = baseline.ErrTaken
 		}
-		return err == nil, err
-	})
-}
-
-const sqlHome = `INSERT INTO event_home (event_id, shard) VALUES ($1, 1) ON CONFLICT DO NOTHING`
-
-// prepare opens pools and sets up one event of its own for a phase.
-func prepare(ctx context.Context, url string, event usher.EventID, poolSize, seats int) (*pg.Homes, usher.Rules, error) {
-	rules := usher.DefaultRules("TWD")
-	rules.Sale, rules.AdmissionRequired, rules.HoldTime, rules.PayMargin, rules.PurchaseLimit = usher.SaleOpen, false, holdTime, 0, 1000
-	homes, err := pg.Open(ctx, pg.Config{
-		DirectoryURL: url, RoomURL: url, ShardURLs: map[pg.ShardNumber]string{1: url}, PoolSize: poolSize, ApplicationName: "usher bench",
-	})
-	if err != nil {
-		return nil, rules, err
-	}
-	if _, err := homes.Directory.Exec(ctx, sqlHome, event); err != nil {
-		homes.Close()
-		return nil, rules, fmt.Errorf("give the event a home: %w", err)
-	}
-	setup := ledger.Setup{Event: event, Rules: rules, Tiers: []ledger.Tier{
-		{ID: benchTier, Name: "Standard", Price: usher.Money{AmountMinor: 100000, Currency: "TWD"}},
+		return h.ID, err
 	}}
-	for i := range seats {
-		setup.Seats = append(setup.Seats, ledger.SeatSetup{ID: benchSeat(i), Tier: benchTier})
+	if cfg.GiveBack {
+		c.release = func(ctx context.Context, caller int, a usher.AccountID, id usher.HoldID) error {
+			_, err := by(caller).ReleaseHold(ctx, ledger.ReleaseHold{Hold: id, Account: a})
+			return err
+		}
 	}
-	if err := ledger.New(homes).SetUp(ctx, setup); err != nil {
-		homes.Close()
-		return nil, rules, fmt.Errorf("set up event: %w", err)
+	var before, after groups
+	m, err := measureHolds(ctx, events, cfg, c, func() { before = readGroups(registries) }, func() { after = readGroups(registries) })
+	if err != nil {
+		return nil, 0, err
 	}
-	return homes, rules, nil
+	return m, after.mean(before), nil
 }
 
-func benchSeat(i int) usher.SeatID { return usher.SeatID(fmt.Sprintf("S%07d", i)) }
+// groups is what the ledgers' histograms say of the groups so far.
+type groups struct {
+	count    uint64
+	commands float64
+}
 
-// measureHolds runs cfg.Clients callers in a closed loop for the measured time
-// after a warm-up. Seats come from a picker that skews towards hot sections and
-// offers taken seats for the wanted share of requests.
-func measureHolds(ctx context.Context, event usher.EventID, cfg HoldsConfig, place holdsFunc) (*measurement, error) {
-	p := newPicker(cfg.Seats, cfg.SeatsPerHold, cfg.ConflictShare)
-	m := newMeasurement()
-	ctx, cancel := context.WithTimeout(ctx, warmUp+time.Duration(cfg.Seconds*float64(time.Second)))
+func readGroups(registries []*prometheus.Registry) (g groups) {
+	for _, r := range registries {
+		// The ledger's own metrics always gather.
+		families, _ := r.Gather()
+		for _, f := range families {
+			if f.GetName() == "usher_ledger_group_commands" {
+				h := f.GetMetric()[0].GetHistogram()
+				g.count += h.GetSampleCount()
+				g.commands += h.GetSampleSum()
+			}
+		}
+	}
+	return g
+}
+
+func (g groups) mean(before groups) float64 {
+	return (g.commands - before.commands) / float64(max(g.count-before.count, 1))
+}
+
+// measureHolds runs cfg.Clients callers in a closed loop, spread over the events,
+// for the measured time after a warm-up. begin and end are called at its ends.
+func measureHolds(ctx context.Context, events []usher.EventID, cfg HoldsConfig, c contender, begin, end func()) (*measurement, error) {
+	pickers := make([]*picker, len(events))
+	for i := range events {
+		pickers[i] = newPicker(cfg.Seats, cfg.SeatsPerHold, cfg.ConflictShare, holdTime, uint64(events[i]))
+	}
+	m := newMeasurement(warmUp, cfg.length())
+	ctx, cancel := m.within(ctx)
 	defer cancel()
 	var wg sync.WaitGroup
-	var failure atomic.Pointer[error]
-	m.startAfter(ctx, warmUp)
-	for c := range cfg.Clients {
+	wg.Go(func() { m.watchCPU(context.WithoutCancel(ctx)) })
+	wg.Go(func() { m.atEnds(context.WithoutCancel(ctx), begin, end) })
+	failures := make(chan error, cfg.Clients)
+	for i := range cfg.Clients {
+		b := benchCaller{contender: c, number: i, event: events[i%len(events)], picker: pickers[i%len(events)], m: m}
 		wg.Go(func() {
-			rng := rand.New(rand.NewPCG(uint64(event), uint64(c)))
-			for i := 0; ctx.Err() == nil; i++ {
-				seats, groups := p.pick(rng)
-				began := time.Now()
-				// The call is not cut short at the end: a cancelled transaction would be
-				// work that nobody counted.
-				ok, err := place(context.WithoutCancel(ctx), usher.NewAccountID(), seats, "k")
-				if err != nil {
-					failure.CompareAndSwap(nil, &err)
-					return
-				}
-				p.done(groups, ok)
-				m.add(time.Since(began), ok)
+			if err := b.run(ctx); err != nil {
+				failures <- err
+				cancel()
 			}
 		})
 	}
 	wg.Wait()
-	m.stop()
-	if err := failure.Load(); err != nil {
-		return nil, *err
+	select {
+	case err := <-failures:
+		return nil, err
+	default:
+		return m, nil
 	}
-	return m, nil
+}
+
+// benchCaller asks for holds, one after the other.
+type benchCaller struct {
+	contender
+	number int
+	event  usher.EventID
+	picker *picker
+	m      *measurement
+}
+
+// ownHold is a hold that its caller has not given back yet.
+type ownHold struct {
+	account usher.AccountID
+	hold    usher.HoldID
+	claim   claim
+}
+
+// run ends with ctx. Calls are not cut short at the end: a cancelled transaction
+// would be work that nobody counted.
+func (b *benchCaller) run(ctx context.Context) error {
+	whole := context.WithoutCancel(ctx)
+	var last *ownHold
+	for ctx.Err() == nil {
+		seats, cl := b.picker.pick()
+		account, began := usher.NewAccountID(), time.Now()
+		id, err := b.place(whole, b.number, b.event, account, seats)
+		if err != nil && !errors.Is(err, baseline.ErrTaken) {
+			return err
+		}
+		b.m.add(began, err == nil)
+		b.picker.done(cl, err == nil)
+		if err != nil || b.release == nil {
+			continue
+		}
+		if err := b.giveBack(whole, last); err != nil {
+			return err
+		}
+		last = &ownHold{account, id, cl}
+	}
+	return b.giveBack(whole, last)
+}
+
+func (b *benchCaller) giveBack(ctx context.Context, h *ownHold) error {
+	if h == nil {
+		return nil
+	}
+	if err := b.release(ctx, b.number, h.account, h.hold); err != nil {
+		return fmt.Errorf("release: %w", err)
+	}
+	b.picker.free(h.claim)
+	return nil
 }

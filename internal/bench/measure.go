@@ -16,45 +16,62 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// measurement counts answers and their latency between a start and a stop.
+// measurement counts answers and their latency within a window of time that is
+// fixed beforehand. Rates count answers that came within the window; latency
+// counts requests that were due within it, however late their answer was, so that
+// a server that falls behind cannot hide it at the end.
 type measurement struct {
+	from, to          time.Time
 	latency           latencies
 	accepted, refused atomic.Int64
-	running           atomic.Bool
-	began, ended      time.Time
-	cpuBefore         cpuTimes
+	failed            atomic.Int64
+	first             atomic.Pointer[string]
 	cpu               time.Duration
 }
 
-func newMeasurement() *measurement { return &measurement{latency: newLatencies()} }
+// newMeasurement makes a window of that length after a warm-up.
+func newMeasurement(warmUp, length time.Duration) *measurement {
+	from := time.Now().Add(warmUp)
+	return &measurement{from: from, to: from.Add(length), latency: newLatencies()}
+}
 
-// startAfter begins to count when the warm-up is over.
-func (m *measurement) startAfter(ctx context.Context, warmUp time.Duration) {
-	t := time.NewTimer(warmUp)
-	go func() {
-		defer t.Stop()
+// within returns a context that ends with the window.
+func (m *measurement) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithDeadline(ctx, m.to)
+}
+
+// atEnds runs begin and end when the window begins and ends, unless ctx ends first.
+func (m *measurement) atEnds(ctx context.Context, begin, end func()) {
+	for _, step := range []struct {
+		at time.Time
+		do func()
+	}{{m.from, begin}, {m.to, end}} {
+		t := time.NewTimer(time.Until(step.at))
 		select {
 		case <-ctx.Done():
+			t.Stop()
+			return
 		case <-t.C:
-			m.cpuBefore = cpuNow()
-			m.began = time.Now()
-			m.running.Store(true)
+			step.do()
 		}
-	}()
-}
-
-func (m *measurement) stop() {
-	if m.running.Swap(false) {
-		m.ended = time.Now()
-		m.cpu = cpuNow().since(m.cpuBefore)
 	}
 }
 
-func (m *measurement) add(d time.Duration, accepted bool) {
-	if !m.running.Load() {
+// watchCPU takes the CPU time that the window cost.
+func (m *measurement) watchCPU(ctx context.Context) {
+	var before cpuTimes
+	m.atEnds(ctx, func() { before = cpuNow() }, func() { m.cpu = cpuNow().since(before) })
+}
+
+// add counts an answer that has just come to a request that was due then.
+func (m *measurement) add(due time.Time, accepted bool) {
+	now := time.Now()
+	if !due.Before(m.from) && due.Before(m.to) {
+		m.latency.add(now.Sub(due))
+	}
+	if now.Before(m.from) || !now.Before(m.to) {
 		return
 	}
-	m.latency.add(d)
 	if accepted {
 		m.accepted.Add(1)
 	} else {
@@ -62,7 +79,23 @@ func (m *measurement) add(d time.Duration, accepted bool) {
 	}
 }
 
-func (m *measurement) seconds() float64 { return m.ended.Sub(m.began).Seconds() }
+// fail counts a request that got no answer, or one that is a failure. Those of
+// the warm-up count too: nothing may fail.
+func (m *measurement) fail(err error) {
+	m.failed.Add(1)
+	text := err.Error()
+	m.first.CompareAndSwap(nil, &text)
+}
+
+// firstFailure is for a person to see what went wrong.
+func (m *measurement) firstFailure() string {
+	if text := m.first.Load(); text != nil {
+		return *text
+	}
+	return ""
+}
+
+func (m *measurement) seconds() float64 { return m.to.Sub(m.from).Seconds() }
 
 func (m *measurement) acceptedPerSecond() float64 { return float64(m.accepted.Load()) / m.seconds() }
 
@@ -72,6 +105,10 @@ func (m *measurement) decidedPerSecond() float64 {
 
 func (m *measurement) conflictShare() float64 {
 	return float64(m.refused.Load()) / float64(max(m.accepted.Load()+m.refused.Load(), 1))
+}
+
+func (m *measurement) cpuMicrosPerAccepted() float64 {
+	return m.cpu.Seconds() * 1e6 / float64(max(m.accepted.Load(), 1))
 }
 
 // latencies is a histogram from 10 microseconds to a minute, three digits.
