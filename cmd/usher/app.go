@@ -216,12 +216,14 @@ func (t ticketSource) Tickets(ctx context.Context, order usher.OrderID) ([]notif
 	if err != nil {
 		return nil, err
 	}
-	chart, err := t.app.charts.OfEvent(ctx, order.Event())
-	if err != nil {
-		return nil, err
+	var chart *seatmap.Chart
+	if event.Chart != "" {
+		if chart, err = t.app.charts.OfEvent(ctx, order.Event()); err != nil {
+			return nil, err
+		}
 	}
 	tiers := map[usher.TierID]string{}
-	for _, tier := range chart.Tiers() {
+	for _, tier := range event.Tiers {
 		tiers[tier.ID] = tier.Name
 	}
 	out := make([]notify.TicketInfo, 0, len(tickets))
@@ -240,8 +242,12 @@ func (t ticketSource) Tickets(ctx context.Context, order usher.OrderID) ([]notif
 // ticketQRScale is how many pixels a module of a mailed symbol has.
 const ticketQRScale = 6
 
-// seatName words a seat as the hall does: section, row and seat.
+// seatName words a seat as the hall does: section, row and seat. A place without a
+// seat has no name.
 func seatName(chart *seatmap.Chart, id usher.SeatID) string {
+	if chart == nil || id == "" {
+		return string(id)
+	}
 	ordinal, ok := chart.Ordinal(id)
 	if !ok {
 		return string(id)

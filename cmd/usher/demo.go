@@ -31,13 +31,14 @@ type demoCmd struct {
 
 // demoReady is the line that `usher demo --json` prints.
 type demoReady struct {
-	URL              string      `json:"url"`
-	AdminToken       string      `json:"adminToken"`
-	SimulatorURL     string      `json:"simulatorUrl"`
-	MailURL          string      `json:"mailUrl"`
-	Events           []demoEvent `json:"events"`
-	DeviceCredential string      `json:"deviceCredential"`
-	DatabaseURL      string      `json:"databaseUrl"`
+	URL          string      `json:"url"`
+	AdminToken   string      `json:"adminToken"`
+	SimulatorURL string      `json:"simulatorUrl"`
+	MailURL      string      `json:"mailUrl"`
+	Events       []demoEvent `json:"events"`
+	// DeviceCredential is that of the first event's gate; each event has its own.
+	DeviceCredential string `json:"deviceCredential"`
+	DatabaseURL      string `json:"databaseUrl"`
 }
 
 // demoEvent is an event that the demo sells.
@@ -45,7 +46,11 @@ type demoEvent struct {
 	EventID usher.EventID `json:"eventId"`
 	Name    string        `json:"name"`
 	Seats   int           `json:"seats"`
-	Queue   bool          `json:"queue"`
+	// Standing is the number of places without seats.
+	Standing int  `json:"standing"`
+	Queue    bool `json:"queue"`
+	// DeviceCredential is that of the event's gate.
+	DeviceCredential string `json:"deviceCredential"`
 }
 
 // Run runs the demo until the process is told to end.
@@ -257,7 +262,7 @@ func (d *demo) down() error {
 func (d *demo) announce(p *process) error {
 	r := demoReady{
 		URL: d.url, AdminToken: d.state.AdminToken, SimulatorURL: d.simulatorURL, MailURL: d.mails.URL(),
-		Events: d.events, DeviceCredential: d.state.DeviceCredential, DatabaseURL: d.databaseURL,
+		Events: d.events, DeviceCredential: d.events[0].DeviceCredential, DatabaseURL: d.databaseURL,
 	}
 	if d.cmd.JSON {
 		out := json.NewEncoder(p.stdout)
@@ -273,11 +278,10 @@ func (d *demo) announce(p *process) error {
   database        psql '%s'
 
   operator key    %s
-  gate credential %s
 
-`, r.URL, r.MailURL, r.SimulatorURL, r.DatabaseURL, r.AdminToken, r.DeviceCredential)
+`, r.URL, r.MailURL, r.SimulatorURL, r.DatabaseURL, r.AdminToken)
 	for _, e := range r.Events {
-		fmt.Fprintf(p.stdout, "  %-15s %s/events/%s   (%d seats)\n", e.EventID, r.URL, e.EventID, e.Seats)
+		fmt.Fprintf(p.stdout, "  %-15s %s/events/%s   (%d seats, %d standing; gate %s)\n", e.EventID, r.URL, e.EventID, e.Seats, e.Standing, e.DeviceCredential)
 	}
 	fmt.Fprintf(p.stdout, `
   USHER_ADMIN_TOKEN=%s usher event status %s --url %s

@@ -300,7 +300,7 @@ func TestDemo(t *testing.T) {
 		t.Fatalf("chmod: %v", err)
 	}
 	r := startDemo(t, dir)
-	if len(r.Events) != 2 || r.Events[0].Seats != 50_000 || !r.Events[0].Queue || r.Events[1].Queue {
+	if len(r.Events) != 4 || r.Events[0].Seats != 50_000 || !r.Events[0].Queue || r.Events[1].Queue || r.Events[2].Standing != 22_000 || r.Events[2].Seats != 0 || r.Events[3].Seats == 0 || r.Events[3].Standing == 0 {
 		t.Fatalf("the demo sells %+v", r.Events)
 	}
 	arena, club := r.Events[0], r.Events[1]
@@ -407,15 +407,15 @@ func (r *running) checkCommands(t *testing.T) {
 	r.usher(t, exitOK, "3 seats", "event", "import", file, "--slug", "bar", "--name", "Bar 酒吧", "--venue", "Back room",
 		"--starts-at", "2027-03-01 20:00", "--time-zone", "Europe/Berlin", "--currency", "EUR", "--no-queue", "--price", "bar=1500")
 	r.usher(t, exitOK, "Bar 酒吧", "event", "list")
-	r.usher(t, exitOK, "published", "event", "publish", "evt_3", "--reason", "ready")
+	r.usher(t, exitOK, "published", "event", "publish", "evt_5", "--reason", "ready")
 	for _, move := range []struct{ verb, sale string }{{"open", "open"}, {"pause", "paused"}, {"resume", "open"}, {"close", "closed"}} {
-		r.usher(t, exitOK, "its sale is "+move.sale, "event", move.verb, "evt_3")
+		r.usher(t, exitOK, "its sale is "+move.sale, "event", move.verb, "evt_5")
 	}
-	r.usher(t, exitOK, `"sale": "closed"`, "event", "status", "evt_3")
-	r.usher(t, exitRefused, "state_conflict", "event", "open", "evt_3")
+	r.usher(t, exitOK, `"sale": "closed"`, "event", "status", "evt_5")
+	r.usher(t, exitRefused, "state_conflict", "event", "open", "evt_5")
 	r.usher(t, exitRefused, "not_found", "event", "status", "evt_99")
 	admin := caller{t: t, base: r.URL, token: r.AdminToken}
-	actions := admin.must(200, "GET", "/v1/admin/actions?target=evt_3", nil)
+	actions := admin.must(200, "GET", "/v1/admin/actions?target=evt_5", nil)
 	for _, verb := range []string{"event.import", "event.prices", "event.publish", "event.close"} {
 		if !bytes.Contains(actions.raw, []byte(verb)) {
 			t.Errorf("the list of actions lacks %s: %s", verb, actions.raw)

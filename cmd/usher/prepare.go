@@ -17,7 +17,7 @@ const (
 )
 
 // prepare makes what a demo begins with: an operator's key, the sample events
-// and a gate. Every step finds what an earlier start made, so that a start that
+// and a gate for each. Every step finds what an earlier start made, so that a start that
 // was killed in between is simply repeated.
 func (d *demo) prepare(ctx context.Context) error {
 	if err := d.prepareOperator(ctx); err != nil {
@@ -32,13 +32,28 @@ func (d *demo) prepare(ctx context.Context) error {
 		return err
 	}
 	for _, e := range events {
+		if err := d.prepareEvent(ctx, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *demo) prepareEvent(ctx context.Context, e catalog.Event) error {
+	shown := demoEvent{EventID: e.ID, Name: e.Name, Standing: e.Standing(), Queue: e.Rules.AdmissionRequired}
+	if e.Chart != "" {
 		chart, err := d.app.charts.ByHash(ctx, e.Chart)
 		if err != nil {
 			return err
 		}
-		d.events = append(d.events, demoEvent{EventID: e.ID, Name: e.Name, Seats: chart.Len(), Queue: e.Rules.AdmissionRequired})
+		shown.Seats = chart.Len()
 	}
-	return d.prepareGate(ctx, events)
+	if err := d.prepareGate(ctx, e.ID); err != nil {
+		return err
+	}
+	shown.DeviceCredential = d.state.Gates[e.ID]
+	d.events = append(d.events, shown)
+	return nil
 }
 
 // prepareOperator keeps the key of the last start if the database knows it.
@@ -79,18 +94,21 @@ func findTenant(ctx context.Context, accounts *account.Accounts) (usher.TenantID
 	return usher.TenantID{}, fmt.Errorf("tenant %q is neither there nor free", demoTenant)
 }
 
-// prepareGate registers a gate of the first event, where people settle at once.
-func (d *demo) prepareGate(ctx context.Context, events []catalog.Event) error {
-	if d.state.DeviceCredential != "" {
-		_, err := d.app.redeemer.Device(ctx, d.state.DeviceCredential)
+// prepareGate registers a gate of an event, where people settle at once.
+func (d *demo) prepareGate(ctx context.Context, event usher.EventID) error {
+	if known := d.state.Gates[event]; known != "" {
+		_, err := d.app.redeemer.Device(ctx, known)
 		if usher.CodeOf(err) != usher.CodeUnauthenticated {
 			return err
 		}
 	}
-	credential, _, err := d.app.redeemer.RegisterDevice(ctx, events[0].ID, "Demo gate", redemption.SettleNow, "")
+	credential, _, err := d.app.redeemer.RegisterDevice(ctx, event, "Demo gate", redemption.SettleNow, "")
 	if err != nil {
 		return fmt.Errorf("register gate: %w", err)
 	}
-	d.state.DeviceCredential = credential
+	if d.state.Gates == nil {
+		d.state.Gates = map[usher.EventID]string{}
+	}
+	d.state.Gates[event] = credential
 	return d.state.save()
 }

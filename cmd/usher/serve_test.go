@@ -14,6 +14,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"usher"
+	"usher/internal/ledger"
 	"usher/internal/waitingroom"
 	"usher/internal/web"
 )
@@ -198,7 +199,7 @@ func TestReachable(t *testing.T) {
 	}
 }
 
-func TestStockOf(t *testing.T) {
+func TestStock(t *testing.T) {
 	snapshot := func(seats ...byte) []byte {
 		packed := make([]byte, (len(seats)+3)/4)
 		for i, s := range seats {
@@ -215,14 +216,27 @@ func TestStockOf(t *testing.T) {
 	for want, seats := range map[waitingroom.Stock][]byte{
 		waitingroom.StockMany: {0, 1, 2, 3, 0}, waitingroom.StockFew: few, waitingroom.StockInBaskets: held, waitingroom.StockSoldOut: sold,
 	} {
-		if got, err := stockOf(snapshot(seats...)); err != nil || got != want {
-			t.Errorf("%v is %q, %v, want %q", seats, got, err, want)
+		if got, err := countSeats(snapshot(seats...)); err != nil || got.word() != want {
+			t.Errorf("%v is %q, %v, want %q", seats, got.word(), err, want)
 		}
 	}
 	for _, bad := range []string{"", "{}x", `{"count":5,"states":"AA=="}`, `{"count":1,"states":"!"}`} {
-		if _, err := stockOf([]byte(bad)); err == nil {
+		if _, err := countSeats([]byte(bad)); err == nil {
 			t.Errorf("%q is counted", bad)
 		}
+	}
+	// Places without seats count like seats.
+	left, err := countSeats(snapshot(sold...))
+	if err != nil {
+		t.Fatalf("count: %v", err)
+	}
+	left.add([]ledger.BucketState{{Bucket: 1, Held: 1, Sold: 9}})
+	if left.word() != waitingroom.StockInBaskets {
+		t.Errorf("with one held it is %q", left.word())
+	}
+	left.add([]ledger.BucketState{{Bucket: 2, Available: 10}})
+	if left.word() != waitingroom.StockMany {
+		t.Errorf("with ten free of 41 it is %q", left.word())
 	}
 }
 

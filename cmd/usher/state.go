@@ -17,10 +17,12 @@ import (
 // demoState is what a demo needs to continue where it was: its secrets, and the
 // ports that open browser tabs point at. The file is readable by its owner only.
 type demoState struct {
-	AdminToken       string `json:"adminToken,omitempty"`
-	DeviceCredential string `json:"deviceCredential,omitempty"`
-	SimulatorKey     string `json:"simulatorKey"`
-	WebhookSecret    string `json:"webhookSecret"`
+	AdminToken string `json:"adminToken,omitempty"`
+	// Gates are the credentials of the sample events' gates: a device acts for one
+	// event.
+	Gates         map[usher.EventID]string `json:"gates,omitempty"`
+	SimulatorKey  string                   `json:"simulatorKey"`
+	WebhookSecret string                   `json:"webhookSecret"`
 	// Addr, SimulatorAddr and MailAddr are the addresses of the last run.
 	Addr          string `json:"addr,omitempty"`
 	SimulatorAddr string `json:"simulatorAddr,omitempty"`

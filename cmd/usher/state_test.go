@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"syscall"
 	"testing"
@@ -22,6 +23,7 @@ func TestStateSurvives(t *testing.T) {
 		t.Errorf("a new state is %+v", first)
 	}
 	first.AdminToken, first.Addr = "usk_x", "127.0.0.1:1234"
+	first.Gates = map[usher.EventID]string{3: "udv_x"}
 	if err := first.save(); err != nil {
 		t.Fatalf("save: %v", err)
 	}
@@ -29,7 +31,7 @@ func TestStateSurvives(t *testing.T) {
 	if err != nil {
 		t.Fatalf("open again: %v", err)
 	}
-	if *again != *first {
+	if !reflect.DeepEqual(again, first) {
 		t.Errorf("came back as %+v, was %+v", again, first)
 	}
 	info, err := os.Stat(first.path)

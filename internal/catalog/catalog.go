@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -190,7 +189,9 @@ SELECT event_id, tenant_id, slug, name, venue, starts_at, time_zone, queue_opens
     rate_per_second, active_max, status, coalesce(chart_hash, ''), created_at, frozen_at, published_at, closed_at
 FROM event ORDER BY starts_at DESC, event_id DESC`
 
-	sqlReadTiers = `SELECT event_id, tier_id, name, amount_minor FROM event_tier ORDER BY event_id, position`
+	sqlReadTiers = `
+SELECT event_id, tier_id, name, amount_minor, kind, coalesce(capacity, 0), coalesce(buckets, 0)
+FROM event_tier ORDER BY event_id, position`
 )
 
 func (c *Catalog) refreshLocked(ctx context.Context) error {
@@ -213,14 +214,7 @@ func (c *Catalog) refreshLocked(ctx context.Context) error {
 		if rows, err = tx.Query(ctx, sqlReadTiers); err != nil {
 			return err
 		}
-		var id usher.EventID
-		var t Tier
-		_, err = pgx.ForEachRow(rows, []any{&id, &t.ID, &t.Name, &t.Price.AmountMinor}, func() error {
-			e := &i.list[i.byID[id]]
-			e.Tiers = append(e.Tiers, Tier{t.ID, t.Name, usher.Money{AmountMinor: t.Price.AmountMinor, Currency: e.Currency}})
-			return nil
-		})
-		return err
+		return i.scanTiers(rows)
 	})
 	if err != nil {
 		return fmt.Errorf("read events: %w", pg.Unavailable(err))
@@ -228,6 +222,22 @@ func (c *Catalog) refreshLocked(ctx context.Context) error {
 	c.route(ctx, i.list)
 	c.events.Store(i)
 	return nil
+}
+
+func (i *index) scanTiers(rows pgx.Rows) error {
+	var id usher.EventID
+	var t Tier
+	var amount *int64
+	_, err := pgx.ForEachRow(rows, []any{&id, &t.ID, &t.Name, &amount, &t.Kind, &t.Capacity, &t.Buckets}, func() error {
+		e := &i.list[i.byID[id]]
+		t.Price = usher.Money{}
+		if amount != nil {
+			t.Price = usher.Money{AmountMinor: *amount, Currency: e.Currency}
+		}
+		e.Tiers = append(e.Tiers, t)
+		return nil
+	})
+	return err
 }
 
 // route learns where the events on sale live while the directory can tell:
@@ -264,13 +274,4 @@ func (c *Catalog) current(ctx context.Context, id usher.EventID) (Event, error) 
 		return Event{}, err
 	}
 	return c.Get(ctx, id)
-}
-
-// tierOf returns the tier with the id.
-func (e *Event) tierOf(id usher.TierID) (Tier, bool) {
-	n := slices.IndexFunc(e.Tiers, func(t Tier) bool { return t.ID == id })
-	if n < 0 {
-		return Tier{}, false
-	}
-	return e.Tiers[n], true
 }

@@ -243,7 +243,7 @@ func TestDraft(t *testing.T) {
 		_, err = h.SetPrices(ctx, e.ID, prices)
 		wantCode(t, name, err, usher.CodeInvalidRequest)
 	}
-	if e, err = h.SetPrices(ctx, e.ID, clubPrices); err != nil || fmt.Sprint(e.Tiers) != "[{front Front rows EUR 30.00} {rear Rear rows EUR 20.00}]" {
+	if e, err = h.SetPrices(ctx, e.ID, clubPrices); err != nil || fmt.Sprint(e.Tiers) != "[{front Front rows EUR 30.00 seated 0 0} {rear Rear rows EUR 20.00 seated 0 0}]" {
 		t.Fatalf("prices: %v, %v", e.Tiers, err)
 	}
 	// Another chart keeps the prices of tiers it shares, and needs the others.

@@ -8,7 +8,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"usher"
-	"usher/internal/ledger"
 	"usher/internal/pg"
 	"usher/internal/seatmap"
 )
@@ -81,11 +80,9 @@ const (
 
 	sqlSetChart = `UPDATE event SET chart_hash = $2 WHERE event_id = $1`
 
-	sqlDropTiers = `DELETE FROM event_tier WHERE event_id = $1 AND tier_id <> ALL($2)`
+	sqlDropTiers = `DELETE FROM event_tier WHERE event_id = $1 AND kind = 'seated' AND tier_id <> ALL($2)`
 
-	sqlSetTier = `
-INSERT INTO event_tier (event_id, tier_id, position, name, amount_minor) VALUES ($1, $2, $3, $4, $5)
-ON CONFLICT (event_id, tier_id) DO UPDATE SET position = excluded.position, name = excluded.name, amount_minor = excluded.amount_minor`
+	sqlClashingTier = `SELECT tier_id FROM event_tier WHERE event_id = $1 AND kind = 'standing' AND tier_id = ANY($2) LIMIT 1`
 )
 
 // draft is what a locked event row says.
@@ -104,15 +101,16 @@ func lockDraft(ctx context.Context, tx pgx.Tx, id usher.EventID) (d draft, err e
 	return d, err
 }
 
-// ImportChart gives a draft its chart. Prices of tiers that the chart does not
-// have are dropped. It fails with CodeNotFound, with CodeStateConflict once a
-// publication has begun, and with CodeUnavailable.
+// ImportChart gives a draft its chart. Prices of seated tiers that the chart does
+// not have are dropped, standing tiers stay. It fails with CodeNotFound, with
+// CodeInvalidRequest when a tier of the chart is a standing one of the event, with
+// CodeStateConflict once a publication has begun, and with CodeUnavailable.
 func (c *Catalog) ImportChart(ctx context.Context, id usher.EventID, chart *seatmap.Chart) (Event, error) {
 	// A crash after this line leaves a chart that nobody uses: harmless.
 	if err := c.charts.Save(ctx, chart); err != nil {
 		return Event{}, err
 	}
-	var tiers []string
+	tiers := []string{}
 	for _, t := range chart.Tiers() {
 		tiers = append(tiers, string(t.ID))
 	}
@@ -124,6 +122,13 @@ func (c *Catalog) ImportChart(ctx context.Context, id usher.EventID, chart *seat
 		if d.frozen || d.status != StatusDraft {
 			return errFrozen()
 		}
+		var clash usher.TierID
+		switch err := tx.QueryRow(ctx, sqlClashingTier, id, tiers).Scan(&clash); {
+		case err == nil:
+			return errClash(clash)
+		case !errors.Is(err, pgx.ErrNoRows):
+			return err
+		}
 		if _, err := tx.Exec(ctx, sqlSetChart, id, chart.Hash()); err != nil {
 			return err
 		}
@@ -134,83 +139,6 @@ func (c *Catalog) ImportChart(ctx context.Context, id usher.EventID, chart *seat
 		return Event{}, fmt.Errorf("import chart of %s: %w", id, err)
 	}
 	return c.current(ctx, id)
-}
-
-// SetPrices sets the price of every tier that the event's chart has, in minor
-// units of the event's currency. While the sale runs it makes a new price
-// version: what is held or ordered keeps its price. It fails with CodeNotFound,
-// CodeInvalidRequest, CodeStateConflict without a chart, while a publication is
-// unfinished or after the event's end, and CodeUnavailable.
-func (c *Catalog) SetPrices(ctx context.Context, id usher.EventID, prices map[usher.TierID]int64) (Event, error) {
-	e, err := c.current(ctx, id)
-	if err != nil {
-		return Event{}, err
-	}
-	if e.Chart == "" {
-		return Event{}, usher.Errorf(usher.CodeStateConflict, "import a chart first: prices are those of its tiers")
-	}
-	chart, err := c.charts.ByHash(ctx, e.Chart)
-	if err != nil {
-		return Event{}, err
-	}
-	tiers, err := priced(chart, e.Currency, prices)
-	if err != nil {
-		return Event{}, err
-	}
-	if e.Status == StatusPublished {
-		// The ledger decides what is paid. A crash after this line leaves the old
-		// prices on the event page until this is repeated.
-		if err := c.ledger.SetPrices(ctx, id, ledgerTiers(tiers)); err != nil {
-			return Event{}, err
-		}
-	}
-	err = pg.InTx(ctx, c.homes.Directory, func(tx pgx.Tx) error {
-		d, err := lockDraft(ctx, tx, id)
-		switch {
-		case err != nil:
-			return err
-		case d.chart != e.Chart || d.status != e.Status || (d.frozen && d.status != StatusPublished):
-			return errFrozen()
-		}
-		b := &pgx.Batch{}
-		for i, t := range tiers {
-			b.Queue(sqlSetTier, id, t.ID, i, t.Name, t.Price.AmountMinor)
-		}
-		return tx.SendBatch(ctx, b).Close()
-	})
-	if err != nil {
-		return Event{}, fmt.Errorf("set prices of %s: %w", id, err)
-	}
-	return c.current(ctx, id)
-}
-
-// priced joins the chart's tiers with their prices: each needs one, and there
-// are no others.
-func priced(chart *seatmap.Chart, currency usher.Currency, prices map[usher.TierID]int64) ([]Tier, error) {
-	var out []Tier
-	for _, t := range chart.Tiers() {
-		amount, ok := prices[t.ID]
-		if !ok {
-			return nil, usher.Errorf(usher.CodeInvalidRequest, "the tier %q has no price", string(t.ID))
-		}
-		price := usher.Money{AmountMinor: amount, Currency: currency}
-		if err := price.Validate(); err != nil {
-			return nil, err
-		}
-		out = append(out, Tier{t.ID, t.Name, price})
-	}
-	if len(prices) != len(out) {
-		return nil, usher.Errorf(usher.CodeInvalidRequest, "a price is for a tier that the chart does not have")
-	}
-	return out, nil
-}
-
-func ledgerTiers(tiers []Tier) []ledger.Tier {
-	var out []ledger.Tier
-	for _, t := range tiers {
-		out = append(out, ledger.Tier{ID: t.ID, Name: t.Name, Price: t.Price})
-	}
-	return out
 }
 
 func errFrozen() error {

@@ -52,9 +52,11 @@ type Event struct {
 	ActiveMax     int
 
 	Status Status
-	// Chart is the hash of the event's chart, "" before one was imported.
+	// Chart is the hash of the event's chart, "" before one was imported and for
+	// pure general admission.
 	Chart string
-	// Tiers are the price tiers in the order of the chart.
+	// Tiers are the price tiers: those of the chart in its order, once they have
+	// prices, and then the standing ones.
 	Tiers []Tier
 
 	CreatedAt time.Time
@@ -62,13 +64,6 @@ type Event struct {
 	FrozenAt    *time.Time
 	PublishedAt *time.Time
 	ClosedAt    *time.Time
-}
-
-// Tier is a price tier of an event.
-type Tier struct {
-	ID    usher.TierID
-	Name  string
-	Price usher.Money
 }
 
 // NewEvent is what an event begins with.

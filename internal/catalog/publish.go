@@ -26,15 +26,15 @@ UPDATE event SET status = 'published', published_at = clock_timestamp() WHERE ev
 // before the next begins, and repeating it changes nothing, so that a
 // publication that crashed or failed is simply published again:
 //
-//  1. the draft is frozen: chart and prices no longer change;
-//  2. the chart is copied to the home shard;
+//  1. the draft is frozen: chart, standing tiers and prices no longer change;
+//  2. the chart, if there is one, is copied to the home shard;
 //  3. the ledger makes inventory, rules and prices, with the sale scheduled;
 //  4. the waiting room is made, if the rules require admission;
 //  5. the ticket pool is made;
 //  6. the status becomes published, and the event is seen.
 //
 // It fails with CodeNotFound, with CodeStateConflict for an event that is over
-// or lacks chart or prices, with CodeInvalidRequest when a step refuses its
+// or lacks places or prices, with CodeInvalidRequest when a step refuses its
 // part, and with CodeUnavailable.
 func (c *Catalog) Publish(ctx context.Context, id usher.EventID) (Event, error) {
 	e, chart, err := c.freeze(ctx, id)
@@ -45,7 +45,7 @@ func (c *Catalog) Publish(ctx context.Context, id usher.EventID) (Event, error) 
 		name string
 		run  func(context.Context, Event, *seatmap.Chart) error
 	}{
-		{"chart", func(ctx context.Context, e Event, chart *seatmap.Chart) error { return c.charts.Copy(ctx, e.ID, chart) }},
+		{"chart", c.copyChart},
 		{"ledger", c.setUp},
 		{"room", c.createRoom},
 		{"pool", c.createPool},
@@ -58,7 +58,7 @@ func (c *Catalog) Publish(ctx context.Context, id usher.EventID) (Event, error) 
 			return Event{}, fmt.Errorf("publish %s, after step %s: %w", id, step.name, err)
 		}
 	}
-	c.log.InfoContext(ctx, "event published", "event", id, "seats", chart.Len())
+	c.log.InfoContext(ctx, "event published", "event", id, "chart", e.Chart)
 	if e, err = c.current(ctx, id); err != nil {
 		return Event{}, err
 	}
@@ -72,24 +72,12 @@ func (c *Catalog) Publish(ctx context.Context, id usher.EventID) (Event, error) 
 // freeze checks that the draft is complete and stops changes to it. From its
 // commit on, this publication can only be finished.
 func (c *Catalog) freeze(ctx context.Context, id usher.EventID) (Event, *seatmap.Chart, error) {
-	e, err := c.current(ctx, id)
+	e, chart, err := c.withChart(ctx, id)
 	if err != nil || e.Status == StatusPublished {
 		return e, nil, err
 	}
 	if e.Status != StatusDraft {
 		return e, nil, usher.Errorf(usher.CodeStateConflict, "the event is %s", string(e.Status))
-	}
-	if e.Chart == "" {
-		return e, nil, usher.Errorf(usher.CodeStateConflict, "the event has no chart yet")
-	}
-	chart, err := c.charts.ByHash(ctx, e.Chart)
-	if err != nil {
-		return e, nil, err
-	}
-	for _, t := range chart.Tiers() {
-		if _, ok := e.tierOf(t.ID); !ok {
-			return e, nil, usher.Errorf(usher.CodeStateConflict, "the tier %q has no price yet", string(t.ID))
-		}
 	}
 	err = pg.InTx(ctx, c.homes.Directory, func(tx pgx.Tx) error {
 		d, err := lockDraft(ctx, tx, id)
@@ -100,7 +88,10 @@ func (c *Catalog) freeze(ctx context.Context, id usher.EventID) (Event, *seatmap
 			// Somebody else published it meanwhile.
 			return nil
 		case d.status != StatusDraft || d.chart != e.Chart:
-			return usher.Errorf(usher.CodeStateConflict, "the event was changed at the same moment: publish it again")
+			return errChanged()
+		}
+		if err := checkComplete(ctx, tx, id, chart); err != nil {
+			return err
 		}
 		_, err = tx.Exec(ctx, sqlFreezeEvent, id)
 		return err
@@ -113,10 +104,60 @@ func (c *Catalog) freeze(ctx context.Context, id usher.EventID) (Event, *seatmap
 	return e, chart, err
 }
 
+const sqlPricedTiers = `SELECT tier_id, amount_minor IS NOT NULL FROM event_tier WHERE event_id = $1 ORDER BY position`
+
+// checkComplete refuses a locked draft without places, or with a tier that has no
+// price.
+func checkComplete(ctx context.Context, tx pgx.Tx, id usher.EventID, chart *seatmap.Chart) error {
+	rows, err := tx.Query(ctx, sqlPricedTiers, id)
+	if err != nil {
+		return err
+	}
+	prices := map[usher.TierID]bool{}
+	var need []usher.TierID
+	var tier usher.TierID
+	var priced bool
+	_, err = pgx.ForEachRow(rows, []any{&tier, &priced}, func() error {
+		prices[tier], need = priced, append(need, tier)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read tiers: %w", err)
+	}
+	if chart != nil {
+		for _, t := range chart.Tiers() {
+			need = append(need, t.ID)
+		}
+	}
+	if len(need) == 0 {
+		return usher.Errorf(usher.CodeStateConflict, "the event has neither a chart nor standing tiers yet")
+	}
+	for _, tier := range need {
+		if !prices[tier] {
+			return usher.Errorf(usher.CodeStateConflict, "the tier %q has no price yet", string(tier))
+		}
+	}
+	return nil
+}
+
+func (c *Catalog) copyChart(ctx context.Context, e Event, chart *seatmap.Chart) error {
+	if chart == nil {
+		return nil
+	}
+	return c.charts.Copy(ctx, e.ID, chart)
+}
+
 func (c *Catalog) setUp(ctx context.Context, e Event, chart *seatmap.Chart) error {
 	s := ledger.Setup{Event: e.ID, Rules: e.Rules, Tiers: ledgerTiers(e.Tiers)}
-	for _, seat := range chart.Seats() {
-		s.Seats = append(s.Seats, ledger.SeatSetup{ID: seat.ID, Tier: seat.Tier})
+	if chart != nil {
+		for _, seat := range chart.Seats() {
+			s.Seats = append(s.Seats, ledger.SeatSetup{ID: seat.ID, Tier: seat.Tier})
+		}
+	}
+	for _, t := range e.Tiers {
+		if t.Kind == TierStanding {
+			s.Standing = append(s.Standing, ledger.StandingSetup{Tier: t.ID, Capacity: t.Capacity, Buckets: t.Buckets})
+		}
 	}
 	return c.ledger.SetUp(ctx, s)
 }

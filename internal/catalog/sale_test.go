@@ -225,17 +225,23 @@ func TestSamples(t *testing.T) {
 	ctx := t.Context()
 	tenant := usher.NewTenantID()
 	first, err := h.Samples(ctx, tenant)
-	if err != nil || len(first) != 2 {
+	if err != nil || len(first) != 4 {
 		t.Fatalf("samples: %v", err)
 	}
-	for i, seats := range []int{50_000, 100} {
+	for i, want := range []struct{ seats, standing, buckets int }{{50_000, 0, 0}, {100, 0, 0}, {0, 22_000, 10}, {100, 400, 2}} {
 		s, err := h.ledger.Seats(ctx, first[i].ID)
-		if err != nil || len(s.Seats) != seats {
-			t.Errorf("%s has %d seats, %v", first[i].Slug, len(s.Seats), err)
+		places := 0
+		for _, b := range s.Buckets {
+			places += b.Available
+		}
+		if err != nil || len(s.Seats) != want.seats || places != want.standing || len(s.Buckets) != want.buckets {
+			t.Errorf("%s has %d seats and %d places in %d buckets, %v", first[i].Slug, len(s.Seats), places, len(s.Buckets), err)
 		}
 	}
 	h.wantSale(first[0].ID, usher.SaleOpen, usher.QueueOpen)
 	h.wantSale(first[1].ID, usher.SaleOpen, "")
+	h.wantSale(first[2].ID, usher.SaleOpen, usher.QueueOpen)
+	h.wantSale(first[3].ID, usher.SaleOpen, "")
 	if rules, _, _ := h.ledger.Rules(ctx, first[1].ID); rules.AdmissionRequired {
 		t.Error("the club has a waiting room")
 	}
@@ -244,7 +250,7 @@ func TestSamples(t *testing.T) {
 		t.Fatalf("close: %v", err)
 	}
 	again, err := h.again().Samples(ctx, tenant)
-	if err != nil || len(again) != 2 || again[0].ID != first[0].ID || again[1].ID != first[1].ID {
+	if err != nil || len(again) != 4 || again[0].ID != first[0].ID || again[1].ID != first[1].ID {
 		t.Errorf("again: %v", err)
 	}
 	h.wantSale(first[1].ID, usher.SaleClosed, "")

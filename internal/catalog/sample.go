@@ -12,8 +12,17 @@ import (
 
 // Slugs of the sample events.
 const (
-	SampleArena = "sample-arena"
-	SampleClub  = "sample-club"
+	SampleArena    = "sample-arena"
+	SampleClub     = "sample-club"
+	SampleFestival = "sample-festival"
+	SampleMixed    = "sample-mixed"
+)
+
+// Standing tiers of the sample events.
+const (
+	TierMeadow     usher.TierID = "meadow"
+	TierPit        usher.TierID = "pit"
+	TierDanceFloor usher.TierID = "dancefloor"
 )
 
 // sampleZone is where the sample events take place.
@@ -21,15 +30,17 @@ const sampleZone = "Asia/Taipei"
 
 // sample is one of the events that a demonstration begins with.
 type sample struct {
-	event  NewEvent
-	chart  func() *seatmap.Chart
-	prices map[usher.TierID]int64
+	event NewEvent
+	// chart is nil for pure general admission.
+	chart    func() *seatmap.Chart
+	standing []Standing
+	prices   map[usher.TierID]int64
 }
 
 func samples(tenant usher.TenantID, now, starts time.Time) []sample {
-	// A small club sells without a waiting room.
-	club := usher.DefaultRules("TWD")
-	club.AdmissionRequired = false
+	// Small houses sell without a waiting room.
+	small := usher.DefaultRules("TWD")
+	small.AdmissionRequired = false
 	return []sample{
 		{
 			event: NewEvent{
@@ -45,16 +56,40 @@ func samples(tenant usher.TenantID, now, starts time.Time) []sample {
 		{
 			event: NewEvent{
 				Tenant: tenant, Slug: SampleClub, Name: "Late Set 深夜場", Venue: "Sample Club, Taipei",
-				StartsAt: starts.Add(2 * time.Hour), TimeZone: sampleZone, OpensAt: &now, Currency: "TWD", Rules: &club,
+				StartsAt: starts.Add(2 * time.Hour), TimeZone: sampleZone, OpensAt: &now, Currency: "TWD", Rules: &small,
 			},
 			chart:  seatmap.Club,
 			prices: map[usher.TierID]int64{seatmap.TierClubFront: 1200_00, seatmap.TierClubTables: 800_00},
+		},
+		{
+			event: NewEvent{
+				Tenant: tenant, Slug: SampleFestival, Name: "Meadow Days 草原音樂節", Venue: "Sample Meadow, Taipei",
+				StartsAt: starts.Add(-5 * time.Hour), TimeZone: sampleZone, OpensAt: &now, Currency: "TWD", RatePerSecond: 200, ActiveMax: 10_000,
+			},
+			// Several counters for the tier that everybody wants.
+			standing: []Standing{
+				{ID: TierMeadow, Name: "Meadow 草地", Capacity: 20_000, Buckets: 8},
+				{ID: TierPit, Name: "Front pit 搖滾區", Capacity: 2_000, Buckets: 2},
+			},
+			prices: map[usher.TierID]int64{TierMeadow: 1600_00, TierPit: 3200_00},
+		},
+		{
+			event: NewEvent{
+				Tenant: tenant, Slug: SampleMixed, Name: "Strings and Steps 弦舞夜", Venue: "Sample Hall, Taipei",
+				StartsAt: starts.Add(time.Hour), TimeZone: sampleZone, OpensAt: &now, Currency: "TWD", Rules: &small,
+			},
+			chart:    seatmap.Club,
+			standing: []Standing{{ID: TierDanceFloor, Name: "Dance floor 站席", Capacity: 400, Buckets: 2}},
+			prices: map[usher.TierID]int64{
+				seatmap.TierClubFront: 1500_00, seatmap.TierClubTables: 1000_00, TierDanceFloor: 600_00,
+			},
 		},
 	}
 }
 
 // Samples makes the sample events, published and on sale: an arena of 50,000
-// seats behind a waiting room, and a club of 100 without one. Events that are
+// seats behind a waiting room, a club of 100 without one, a festival without
+// seats behind a waiting room, and a hall with both, without one. Events that are
 // there are left as they are, an unfinished one is finished, so that it can be
 // called at every start. It fails with CodeUnavailable.
 func (c *Catalog) Samples(ctx context.Context, tenant usher.TenantID) ([]Event, error) {
@@ -90,7 +125,12 @@ func (c *Catalog) Samples(ctx context.Context, tenant usher.TenantID) ([]Event, 
 
 func (c *Catalog) finishSample(ctx context.Context, e Event, s sample) (Event, error) {
 	if e.FrozenAt == nil {
-		if _, err := c.ImportChart(ctx, e.ID, s.chart()); err != nil {
+		if s.chart != nil {
+			if _, err := c.ImportChart(ctx, e.ID, s.chart()); err != nil {
+				return e, err
+			}
+		}
+		if _, err := c.SetStanding(ctx, e.ID, s.standing); err != nil {
 			return e, err
 		}
 		if _, err := c.SetPrices(ctx, e.ID, s.prices); err != nil {

@@ -257,13 +257,7 @@ func (l *Ledger) Seats(ctx context.Context, event usher.EventID) (Snapshot, erro
 		if err != nil {
 			return err
 		}
-		if rows, err = r.tx.Query(ctx, sqlReadBuckets, event); err != nil {
-			return fmt.Errorf("read buckets: %w", err)
-		}
-		out.Buckets, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (b BucketState, err error) {
-			err = row.Scan(&b.Tier, &b.Bucket, &b.Available, &b.Held, &b.Sold)
-			return b, err
-		})
+		out.Buckets, err = r.buckets(ctx, event)
 		return err
 	})
 	return out, err

@@ -31,7 +31,6 @@ CREATE TABLE event (
     published_at    timestamptz,
     closed_at       timestamptz,
     CONSTRAINT event_slug UNIQUE (slug),
-    CONSTRAINT event_frozen CHECK (frozen_at IS NULL OR chart_hash IS NOT NULL),
     CONSTRAINT event_state CHECK (
         CASE status
             WHEN 'draft' THEN published_at IS NULL AND closed_at IS NULL
@@ -42,13 +41,22 @@ CREATE TABLE event (
         END)
 );
 
+-- A standing tier has a capacity and no seats, and is there before its price is.
 CREATE TABLE event_tier (
     event_id     integer NOT NULL REFERENCES event (event_id),
     tier_id      text    COLLATE "C" NOT NULL,
     position     integer NOT NULL,
     name         text    NOT NULL,
-    amount_minor bigint  NOT NULL CHECK (amount_minor >= 0),
-    PRIMARY KEY (event_id, tier_id)
+    amount_minor bigint  CHECK (amount_minor >= 0),
+    kind         text    NOT NULL DEFAULT 'seated' CHECK (kind IN ('seated', 'standing')),
+    capacity     integer,
+    buckets      integer,
+    PRIMARY KEY (event_id, tier_id),
+    CONSTRAINT event_tier_kind CHECK (
+        CASE kind
+            WHEN 'seated' THEN capacity IS NULL AND buckets IS NULL AND amount_minor IS NOT NULL
+            ELSE capacity IS NOT NULL AND buckets IS NOT NULL AND capacity >= buckets AND buckets > 0
+        END)
 );
 
 -- +goose Down
