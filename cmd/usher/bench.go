@@ -21,6 +21,7 @@ import (
 type benchCmd struct {
 	Holds   benchHoldsCmd   `cmd:"" help:"Holds: the ledger beside a transaction per hold, and over HTTP."`
 	Hotseat benchHotseatCmd `cmd:"" help:"Everybody wants the same seat, spread over a second and at one instant; then the same three seats."`
+	Mixed   benchMixedCmd   `cmd:"" help:"All traffic of a sale at once, at a scale of the design case."`
 	Growth  benchGrowthCmd  `cmd:"" help:"What a hold costs as seats, events, processes and seats per hold grow."`
 }
 
