@@ -38,6 +38,10 @@ type Tier struct {
 // Priced reports whether the tier has a price, which may be 0.
 func (t Tier) Priced() bool { return t.Price.Currency != "" }
 
+// Seated reports whether the event has seats; one that has none is pure general
+// admission, or a draft at its beginning.
+func (e *Event) Seated() bool { return e.Chart != "" }
+
 // Standing returns how many places without seats the event was published with.
 func (e *Event) Standing() int {
 	n := 0

@@ -91,6 +91,7 @@ type Ledger interface {
 	Changes(ctx context.Context, event usher.EventID, after int64, limit int) ([]ledger.Entry, error)
 	Rules(ctx context.Context, event usher.EventID) (usher.Rules, []ledger.Tier, error)
 	ChangeRules(ctx context.Context, event usher.EventID, change func(*usher.Rules)) (usher.Rules, error)
+	Quota(ctx context.Context, event usher.EventID) ([]ledger.BucketState, error)
 	BlockAccount(ctx context.Context, event usher.EventID, account usher.AccountID, blocked bool) error
 }
 

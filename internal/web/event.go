@@ -3,7 +3,6 @@ package web
 import (
 	"context"
 	"net/http"
-	"sync"
 	"time"
 
 	"usher"
@@ -12,9 +11,13 @@ import (
 
 // tierView is a price tier of an event.
 type tierView struct {
-	TierID usher.TierID `json:"tierId"`
-	Name   string       `json:"name"`
-	Price  usher.Money  `json:"price"`
+	TierID usher.TierID     `json:"tierId"`
+	Name   string           `json:"name"`
+	Kind   catalog.TierKind `json:"kind" enum:"seated,standing" doc:"seated: seats of the chart, held by seatIds or best. standing: places without names, held by items"`
+	Price  usher.Money      `json:"price,omitzero" doc:"Missing while a draft has none"`
+	// Capacity and Stock are those of standing tiers.
+	Capacity int   `json:"capacity,omitempty" doc:"How many places a standing tier has"`
+	Stock    stock `json:"stock,omitempty" enum:"many,few,soldOut" doc:"What is left of a standing tier, about a second old; a hint, holding decides. few: a tenth or less is free, or all that is left is held by others and may come back. Missing while nothing is sold or the event's home does not answer"`
 }
 
 // eventView is an event as everybody may see it.
@@ -31,8 +34,9 @@ type eventView struct {
 	Status       catalog.Status `json:"status" enum:"draft,published,cancelled,ended"`
 	Sale         saleStatus     `json:"sale" enum:"scheduled,open,paused,closed,cancelled,unavailable" doc:"unavailable: the event's home does not answer now, and nothing is sold"`
 	Queue        bool           `json:"queue" doc:"Whether buying begins in a queue"`
-	Seats        int            `json:"seats" doc:"Places of the chart"`
-	Chart        string         `json:"chart,omitempty" doc:"The chart's address: /v1/charts/{hash}"`
+	Seats        int            `json:"seats" doc:"Seats of the chart"`
+	Standing     int            `json:"standing" doc:"Places without seats, over all standing tiers"`
+	Chart        string         `json:"chart,omitempty" doc:"The chart's address: /v1/charts/{hash}; missing for pure general admission, which has no seat map"`
 	Currency     usher.Currency `json:"currency"`
 	Tiers        []tierView     `json:"tiers"`
 	// PurchaseLimit and the two times are the rules the sale was published with.
@@ -40,11 +44,6 @@ type eventView struct {
 	HoldSeconds   int `json:"holdSeconds"`
 	GraceSeconds  int `json:"graceSeconds"`
 }
-
-// saleStatus is the ledger's sale status, or that the ledger does not answer.
-type saleStatus string
-
-const saleUnavailable saleStatus = "unavailable"
 
 type eventsOutput struct {
 	Cache string `header:"Cache-Control"`
@@ -106,91 +105,30 @@ func (s *Server) publicEvent(ctx context.Context, id usher.EventID) (catalog.Eve
 }
 
 func (s *Server) eventViewOf(ctx context.Context, e catalog.Event) eventView {
+	now := s.look(ctx, e)
 	v := eventView{
 		EventID: e.ID, Slug: e.Slug, Name: e.Name, Venue: e.Venue, StartsAt: e.StartsAt.UTC(), TimeZone: e.TimeZone,
-		QueueOpensAt: utc(e.QueueOpensAt), OpensAt: utc(e.OpensAt), Status: e.Status, Sale: s.saleOf(ctx, e),
+		QueueOpensAt: utc(e.QueueOpensAt), OpensAt: utc(e.OpensAt), Status: e.Status, Sale: now.sale,
 		Queue: e.Rules.AdmissionRequired, Seats: s.seatsOf(ctx, e.Chart), Chart: e.Chart, Currency: e.Currency,
-		Tiers: make([]tierView, 0, len(e.Tiers)), PurchaseLimit: e.Rules.PurchaseLimit,
+		Tiers: tierViews(e, now), PurchaseLimit: e.Rules.PurchaseLimit,
 		HoldSeconds: int(e.Rules.HoldTime / time.Second), GraceSeconds: int(e.Rules.Grace / time.Second),
 	}
-	for _, t := range e.Tiers {
-		v.Tiers = append(v.Tiers, tierView{TierID: t.ID, Name: t.Name, Price: t.Price})
+	for _, t := range v.Tiers {
+		v.Standing += t.Capacity
 	}
 	return v
 }
 
-// browsing remembers for a moment what pages of events show: however many people
-// look, an event's home is asked about once a second.
-type browsing struct {
-	mu    sync.Mutex
-	sales map[usher.EventID]knownSale
-	// seats is the number of seats of each chart, which never changes.
-	seats map[string]int
-}
-
-type knownSale struct {
-	status saleStatus
-	until  time.Time
-}
-
-// saleFor is how old a shown sale status may be; saleTimeout bounds the question.
-const (
-	saleFor     = time.Second
-	saleTimeout = 500 * time.Millisecond
-)
-
-// saleOf returns the sale status to show. It is a hint: the ledger decides.
-func (s *Server) saleOf(ctx context.Context, e catalog.Event) saleStatus {
-	switch e.Status {
-	case catalog.StatusDraft:
-		return saleStatus(usher.SaleScheduled)
-	case catalog.StatusCancelled:
-		return saleStatus(usher.SaleCancelled)
-	case catalog.StatusEnded:
-		return saleStatus(usher.SaleClosed)
+func tierViews(e catalog.Event, now look) []tierView {
+	views := make([]tierView, 0, len(e.Tiers))
+	for _, t := range e.Tiers {
+		v := tierView{TierID: t.ID, Name: t.Name, Kind: t.Kind, Price: t.Price, Capacity: t.Capacity}
+		if left, ok := now.tiers[t.ID]; ok {
+			v.Capacity, v.Stock = left.capacity, left.stock
+		}
+		views = append(views, v)
 	}
-	b := &s.browsing
-	b.mu.Lock()
-	known, ok := b.sales[e.ID]
-	b.mu.Unlock()
-	if ok && time.Now().Before(known.until) {
-		return known.status
-	}
-	ctx, cancel := context.WithTimeout(ctx, saleTimeout)
-	defer cancel()
-	rules, _, err := s.deps.Ledger.Rules(ctx, e.ID)
-	known = knownSale{saleStatus(rules.Sale), time.Now().Add(saleFor)}
-	if err != nil {
-		s.log.WarnContext(ctx, "sale status cannot be read", "event", e.ID, "error", err)
-		known.status = saleUnavailable
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.sales[e.ID] = known
-	return known.status
-}
-
-// seatsOf returns how many seats the chart has, 0 when it cannot be read now.
-func (s *Server) seatsOf(ctx context.Context, hash string) int {
-	if hash == "" {
-		return 0
-	}
-	b := &s.browsing
-	b.mu.Lock()
-	n, ok := b.seats[hash]
-	b.mu.Unlock()
-	if ok {
-		return n
-	}
-	chart, err := s.deps.Charts.ByHash(ctx, hash)
-	if err != nil {
-		s.log.WarnContext(ctx, "chart cannot be read", "chart", hash, "error", err)
-		return 0
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.seats[hash] = chart.Len()
-	return chart.Len()
+	return views
 }
 
 // queued reports whether buying for the event begins in a queue. An event whose

@@ -131,6 +131,7 @@ type fakeLedger struct {
 	web.Ledger
 	placeHold func(ledger.PlaceHold) (ledger.Hold, error)
 	rules     func() (usher.Rules, error)
+	quota     func() ([]ledger.BucketState, error)
 	holds     map[usher.HoldID]ledger.Hold
 	orders    map[usher.OrderID]ledger.Order
 }
@@ -147,6 +148,10 @@ func (f *fakeLedger) Rules(context.Context, usher.EventID) (usher.Rules, []ledge
 	}
 	r, err := f.rules()
 	return r, nil, err
+}
+
+func (f *fakeLedger) Quota(context.Context, usher.EventID) ([]ledger.BucketState, error) {
+	return f.quota()
 }
 
 func (f *fakeLedger) Hold(_ context.Context, id usher.HoldID) (ledger.Hold, error) {

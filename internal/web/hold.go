@@ -95,6 +95,9 @@ func (s *Server) placeHold(ctx context.Context, in *placeHoldInput) (*holdOutput
 	c := ledger.PlaceHold{Event: in.Event.EventID, Account: account, Session: session, Seats: in.Body.SeatIDs, Items: items, Key: key}
 	var h ledger.Hold
 	if in.Body.Best != nil {
+		if err := s.seated(ctx, c.Event); err != nil {
+			return nil, usher.Errorf(usher.CodeInvalidRequest, "best: this event has no seats; ask for items")
+		}
 		h, err = s.placeBest(ctx, c, in.Body.Best)
 	} else {
 		h, err = s.deps.Ledger.PlaceHold(ctx, c)

@@ -52,8 +52,9 @@ type ticketView struct {
 	TicketID  usher.TicketID   `json:"ticketId"`
 	EventID   usher.EventID    `json:"eventId"`
 	OrderID   usher.OrderID    `json:"orderId"`
-	SeatID    usher.SeatID     `json:"seatId"`
+	SeatID    usher.SeatID     `json:"seatId,omitempty" doc:"Missing for a place without a seat"`
 	TierID    usher.TierID     `json:"tierId"`
+	TierName  string           `json:"tierName,omitempty" doc:"Missing while the event's entry cannot be read"`
 	Code      string           `json:"code" doc:"Opens the gate: keep it secret"`
 	Status    usher.CodeStatus `json:"status" enum:"unused,processing,used,abnormal,voided"`
 	Cancelled bool             `json:"cancelled,omitempty" doc:"The order was cancelled: the code opens nothing"`
@@ -195,15 +196,28 @@ func (s *Server) listTickets(ctx context.Context, in *orderInput) (*ticketsOutpu
 	if err != nil {
 		return nil, err
 	}
+	names := s.tierNames(ctx, in.OrderID.Event())
 	out := &ticketsOutput{}
 	out.Body.Tickets = make([]ticketView, 0, len(tickets))
 	for _, t := range tickets {
 		out.Body.Tickets = append(out.Body.Tickets, ticketView{
-			TicketID: t.ID, EventID: t.Event, OrderID: t.Order, SeatID: t.Seat, TierID: t.Tier, Code: t.Code,
+			TicketID: t.ID, EventID: t.Event, OrderID: t.Order, SeatID: t.Seat, TierID: t.Tier, TierName: names[t.Tier], Code: t.Code,
 			Status: t.Status, Cancelled: t.Cancelled, IssuedAt: t.IssuedAt.UTC(), UsedAt: utc(t.UsedAt),
 		})
 	}
 	return out, nil
+}
+
+// tierNames are what people call the event's tiers; none when its entry cannot be
+// read: a ticket is good without.
+func (s *Server) tierNames(ctx context.Context, event usher.EventID) map[usher.TierID]string {
+	names := map[usher.TierID]string{}
+	if e, err := s.deps.Catalog.Get(ctx, event); err == nil {
+		for _, t := range e.Tiers {
+			names[t.ID] = t.Name
+		}
+	}
+	return names
 }
 
 func (s *Server) ownTickets(ctx context.Context, id usher.OrderID) ([]redemption.Ticket, error) {

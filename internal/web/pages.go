@@ -56,10 +56,16 @@ type eventLine struct {
 	StartsAt, OpensAt string
 	Sale              saleStatus
 	Queued            bool
-	Tiers             []tierLine
+	// Seated is whether there are seats to choose.
+	Seated bool
+	Tiers  []tierLine
 }
 
-type tierLine struct{ Name, Price string }
+// tierLine is a tier as pages show it. Stock is "" where nothing is known.
+type tierLine struct {
+	Name, Price string
+	Stock       stock
+}
 
 // newView begins a page in the reader's language.
 func (s *Server) newView(r *http.Request, title, script string) view {
@@ -201,6 +207,10 @@ func (s *Server) orderPage(w http.ResponseWriter, r *http.Request) {
 	}
 	v := s.newView(r, "order", "order.js")
 	v.Data["orderId"] = order
+	// Names of tiers are nice to have: the order shows without them.
+	if e, err := s.publicEvent(r.Context(), order.Event()); err == nil {
+		v.Data["tiers"] = tierViews(e, look{})
+	}
 	s.show(w, r, http.StatusOK, "order.html", v)
 }
 
@@ -236,11 +246,10 @@ func (s *Server) eventLine(ctx context.Context, id usher.EventID, l lang) (event
 	if err != nil {
 		return eventLine{}, nil, err
 	}
-	tiers := map[usher.TierID]tierView{}
-	for _, t := range e.Tiers {
-		tiers[t.ID] = tierView{TierID: t.ID, Name: t.Name, Price: t.Price}
+	data := map[string]any{
+		"eventId": e.ID, "queued": e.Rules.AdmissionRequired, "seated": e.Seated(), "tiers": tierViews(e, s.look(ctx, e)),
 	}
-	return s.lineOf(ctx, e, l), map[string]any{"eventId": e.ID, "queued": e.Rules.AdmissionRequired, "tiers": tiers}, nil
+	return s.lineOf(ctx, e, l), data, nil
 }
 
 func (s *Server) lineOf(ctx context.Context, e catalog.Event, l lang) eventLine {
@@ -251,10 +260,12 @@ func (s *Server) lineOf(ctx context.Context, e catalog.Event, l lang) eventLine 
 	}
 	line := eventLine{
 		ID: e.ID.String(), Name: e.Name, Venue: e.Venue, StartsAt: showTime(&e.StartsAt, zone, l), OpensAt: showTime(e.OpensAt, zone, l),
-		Sale: s.saleOf(ctx, e), Queued: e.Rules.AdmissionRequired,
+		Queued: e.Rules.AdmissionRequired, Seated: e.Seated(),
 	}
+	now := s.look(ctx, e)
+	line.Sale = now.sale
 	for _, t := range e.Tiers {
-		line.Tiers = append(line.Tiers, tierLine{Name: t.Name, Price: t.Price.String()})
+		line.Tiers = append(line.Tiers, tierLine{Name: t.Name, Price: t.Price.String(), Stock: now.tiers[t.ID].stock})
 	}
 	return line
 }

@@ -18,16 +18,22 @@ type fakeCatalog struct {
 	web.Catalog
 	queued  bool
 	created []catalog.NewEvent
+	// tiers are those of the event instead of one seated tier.
+	tiers []catalog.Tier
 }
 
 func (f *fakeCatalog) event() catalog.Event {
 	published := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 	rules := usher.DefaultRules("TWD")
 	rules.AdmissionRequired = f.queued
+	tiers := f.tiers
+	if tiers == nil {
+		tiers = []catalog.Tier{{ID: "floor", Name: nasty, Kind: catalog.TierSeated, Price: usher.Money{AmountMinor: 120000, Currency: "TWD"}}}
+	}
 	return catalog.Event{
 		ID: event, Slug: "nasty", Name: nasty, Venue: nasty, StartsAt: published.AddDate(0, 1, 0), TimeZone: "Asia/Taipei", Currency: "TWD",
 		Rules: rules, Status: catalog.StatusPublished, PublishedAt: &published, CreatedAt: published,
-		Tiers: []catalog.Tier{{ID: "floor", Name: nasty, Price: usher.Money{AmountMinor: 120000, Currency: "TWD"}}},
+		Tiers: tiers,
 	}
 }
 

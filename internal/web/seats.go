@@ -21,7 +21,7 @@ func (s *Server) addSeats() {
 	s.document(huma.Operation{
 		OperationID: "getSeats", Method: http.MethodGet, Path: "/v1/events/{eventId}/seats", Tags: []string{"Seat map"},
 		Summary:     "A snapshot of every seat",
-		Description: "While the event has a queue, only an admitted buyer gets the live picture; everybody else gets one that is renewed every ten seconds. The picture is a hint and never confirms a sale. See docs/seat-map.md for its packing.",
+		Description: "While the event has a queue, only an admitted buyer gets the live picture; everybody else gets one that is renewed every ten seconds. The picture is a hint and never confirms a sale. See docs/seat-map.md for its packing. An event without a chart has no picture: 404.",
 		Parameters:  []*huma.Param{eventParam, admissionParam},
 		Security:    []map[string][]string{{}, {string(buyers): {}}, {"buyerCookie": {}}},
 	}, map[int]string{http.StatusOK: "application/json", http.StatusNotModified: ""})
@@ -55,7 +55,11 @@ func (s *Server) getSeats(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	}
-	inside, err := s.insideShop(r, event)
+	err = s.seated(r.Context(), event)
+	inside := false
+	if err == nil {
+		inside, err = s.insideShop(r, event)
+	}
 	if err != nil {
 		s.fail(w, r, err)
 		return
@@ -82,7 +86,11 @@ func (s *Server) streamSeats(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	}
-	inside, err := s.insideShop(r, event)
+	err = s.seated(r.Context(), event)
+	inside := false
+	if err == nil {
+		inside, err = s.insideShop(r, event)
+	}
 	if err == nil && !inside {
 		err = usher.Errorf(usher.CodeAdmissionRequired, "the live picture is for admitted buyers; take snapshots instead")
 	}
@@ -116,6 +124,16 @@ func (s *Server) streamSeats(w http.ResponseWriter, r *http.Request) {
 	if err != nil && ctx.Err() == nil && !errors.Is(err, context.Canceled) {
 		s.log.DebugContext(ctx, "stream ended", "request", requestOf(ctx).id, "event", event, "error", err)
 	}
+}
+
+// seated refuses an event whose places are all without seats: it has no picture,
+// and its entry says so by having no chart. A directory that is away refuses
+// nothing: the picture has its own answer.
+func (s *Server) seated(ctx context.Context, event usher.EventID) error {
+	if e, err := s.deps.Catalog.Get(ctx, event); err == nil && !e.Seated() && e.Standing() > 0 {
+		return usher.Errorf(usher.CodeNotFound, "this event has no seats and no seat map: its places are asked for by items")
+	}
+	return nil
 }
 
 // insideShop reports whether the request may see the live picture: the event has

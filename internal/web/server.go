@@ -87,7 +87,7 @@ type limiters struct {
 // New makes the server on what it serves. Reg gets the usher_http_ metrics.
 func New(cfg Config, deps Deps, log *slog.Logger, reg prometheus.Registerer) *Server {
 	s := &Server{cfg: cfg, deps: deps, log: log, metrics: newMetrics(reg), pages: newPages(),
-		browsing: browsing{sales: map[usher.EventID]knownSale{}, seats: map[string]int{}}}
+		browsing: browsing{looks: map[usher.EventID]look{}, seats: map[string]int{}}}
 	s.draining, s.drain = context.WithCancel(context.Background())
 	l := cfg.Limits
 	s.limits = limiters{

@@ -46,7 +46,7 @@ func TestTextsAreUsed(t *testing.T) {
 	for _, key := range []string{"events", "signIn", "problems", "pay", "order"} {
 		used[key] = true
 	}
-	prefixes := map[string]bool{"sale.": true, "state.": true, "pay.": true}
+	prefixes := map[string]bool{"sale.": true, "state.": true, "pay.": true, "stock.": true}
 	for key := range used {
 		if prefixes[key] {
 			continue

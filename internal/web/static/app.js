@@ -40,6 +40,15 @@ export function money(m) {
   return m.currency + ' ' + shown
 }
 
+// tier is what a page knows of a tier, and its id where it knows nothing.
+export const tier = id => (page.tiers || []).find(x => x.tierId === id) || { tierId: id, name: id }
+
+// places are the lines of a hold or an order: seats by name, the others by number.
+export const places = h => [
+  ...h.seats.map(s => ({ name: s.seatId, price: s.price })),
+  ...(h.items || []).map(i => ({ name: i.quantity + ' × ' + tier(i.tierId).name, price: i.price }))
+]
+
 export function el(tag, attributes = {}, ...children) {
   const e = document.createElement(tag)
   for (const [name, value] of Object.entries(attributes)) {

@@ -1,4 +1,4 @@
-import { $, call, countdown, el, money, page, problem, t } from './app.js'
+import { $, call, countdown, el, money, page, places, problem, t } from './app.js'
 
 const api = '/v1/orders/' + page.orderId
 let stopTimer = () => {}, drawnTickets = 0
@@ -8,7 +8,7 @@ function show(o) {
   $('status').className = o.orderStatus === 'confirmed' ? 'good' : ['payment_pending', 'voiding'].includes(o.orderStatus) ? '' : 'bad'
   const open = o.orderStatus === 'payment_pending'
   $('payment').textContent = open ? t('pay.' + o.paymentStatus) : o.orderStatus === 'voiding' ? t('pay.unknown') : ''
-  $('seats').replaceChildren(...o.seats.map(s => el('li', {}, s.seatId + ' · ' + money(s.price))))
+  $('seats').replaceChildren(...places(o).map(p => el('li', {}, p.name + ' · ' + money(p.price))))
   $('sum').textContent = money(o.amount)
   $('bank').hidden = o.nextAction.type !== 'redirect'
   if (o.nextAction.url) $('bank').href = o.nextAction.url
@@ -32,9 +32,10 @@ async function tickets() {
   if (list.length !== drawnTickets) {
     drawnTickets = list.length
     $('tickets').replaceChildren(...list.map(k => el('div', { class: 'card ticket' },
-      el('h2', {}, k.seatId),
+      el('h2', {}, k.seatId || k.tierName || k.tierId),
+      k.seatId && k.tierName ? el('p', {}, k.tierName) : '',
       k.cancelled ? el('p', { class: 'bad' }, t('cancelledTicket'))
-        : el('img', { src: api + '/tickets/' + k.ticketId + '/qr.svg', alt: 'QR · ' + k.seatId, width: 256, height: 256 }),
+        : el('img', { src: api + '/tickets/' + k.ticketId + '/qr.svg', alt: 'QR · ' + (k.seatId || k.tierName || k.tierId), width: 256, height: 256 }),
       el('p', {}, el('code', {}, k.code)),
       k.usedAt ? el('p', { class: 'soft' }, t('usedAt') + ' ' + new Date(k.usedAt).toLocaleString(page.lang)) : '')))
   }

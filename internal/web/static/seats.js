@@ -1,9 +1,10 @@
-import { $, call, countdown, el, key, money, page, problem, sure, t } from './app.js'
+import { $, call, countdown, el, key, money, page, places, problem, sure, t, tier } from './app.js'
 
 const api = '/v1/events/' + page.eventId
 const FREE = 0
-let chart = null, states = null, position = null, shown = new Map(), picked = new Map(), hold = null, stopTimer = () => {}
-// One key per choice of seats: a repeat after a lost answer finds its own hold.
+const MAX = 6
+let chart = null, states = null, position = null, shown = new Map(), picked = new Map(), counts = new Map(), hold = null, stopTimer = () => {}
+// One key per choice of places: a repeat after a lost answer finds its own hold.
 let holdKey = key()
 
 function admission() {
@@ -40,6 +41,9 @@ async function snapshot() {
   return r
 }
 
+// look takes a new picture of the seats, where there are any.
+const look = async () => page.seated ? snapshot() : { status: 200 }
+
 // index gives every seat its ordinal: its position in the chart's own order.
 function index(body) {
   chart = []
@@ -61,13 +65,13 @@ function draw() {
 }
 
 function seatButton(section, row, seat) {
-  const tier = page.tiers[seat.tier]
-  const name = [section.name, t('row') + ' ' + row.label, t('seat') + ' ' + seat.label, tier ? tier.name + ' ' + money(tier.price) : ''].filter(Boolean).join(', ')
+  const { name: kind, price } = tier(seat.tier)
+  const name = [section.name, t('row') + ' ' + row.label, t('seat') + ' ' + seat.label, price ? kind + ' ' + money(price) : ''].filter(Boolean).join(', ')
   const button = el('button', {
     type: 'button', class: 'seat',
     on: () => {
       if (picked.has(seat.id)) picked.delete(seat.id)
-      else if (picked.size < 6) picked.set(seat.id, { tier: seat.tier, label: name })
+      else if (chosen() < MAX) picked.set(seat.id, { tier: seat.tier, label: name })
       holdKey = key()
       patch(seat.ordinal)
       total()
@@ -92,20 +96,43 @@ function patchAll() {
   for (const ordinal of shown.keys()) patch(ordinal)
 }
 
+const items = () => [...counts].filter(([, n]) => n > 0).map(([tierId, quantity]) => ({ tierId, quantity }))
+const chosen = () => picked.size + items().reduce((sum, i) => sum + i.quantity, 0)
+
+// drawStanding shows the tiers without seats, each with a choice of how many.
+function drawStanding() {
+  const tiers = page.tiers.filter(x => x.kind === 'standing')
+  $('standing').hidden = tiers.length === 0
+  $('standingTiers').replaceChildren(...tiers.flatMap(x => {
+    const choice = el('select', { id: 'count-' + x.tierId, 'aria-label': x.name + ', ' + t('quantity') },
+      ...Array.from({ length: MAX + 1 }, (_, n) => el('option', { value: n }, n)))
+    choice.value = counts.get(x.tierId) || 0
+    choice.addEventListener('change', () => {
+      counts.set(x.tierId, 0)
+      counts.set(x.tierId, Math.min(Number(choice.value), MAX - chosen()))
+      choice.value = counts.get(x.tierId)
+      holdKey = key()
+      total()
+    })
+    return [el('dt', {}, x.name + ' · ' + money(x.price) + (x.stock ? ' · ' + t('stock.' + x.stock) : '')), el('dd', {}, choice)]
+  }))
+}
+
 function total() {
   let sum = 0, currency = ''
-  for (const p of picked.values()) {
-    const tier = page.tiers[p.tier]
-    if (tier) { sum += tier.price.amountMinor; currency = tier.price.currency }
+  for (const [id, n] of [...[...picked.values()].map(p => [p.tier, 1]), ...counts]) {
+    const { price } = tier(id)
+    if (price && n) { sum += price.amountMinor * n; currency = price.currency }
   }
-  $('selection').replaceChildren(...[...picked.values()].map(p => el('li', {}, p.label)))
+  $('selection').replaceChildren(...[...picked.values()].map(p => el('li', {}, p.label)),
+    ...items().map(i => el('li', {}, i.quantity + ' × ' + tier(i.tierId).name)))
   $('sum').textContent = currency ? money({ amountMinor: sum, currency }) : ''
-  $('hold').disabled = picked.size === 0
+  $('hold').disabled = chosen() === 0
 }
 
 async function place() {
   $('hold').disabled = true
-  const body = { seatIds: [...picked.keys()].sort(), idempotencyKey: holdKey }
+  const body = { ...(picked.size && { seatIds: [...picked.keys()].sort() }), ...(items().length && { items: items() }), idempotencyKey: holdKey }
   let token = admission()
   let r = await sure('POST', api + '/holds', { ...body, ...(token && { admissionToken: token }) })
   if (r.status !== 201 && r.body && /^admission_/.test(r.body.code)) {
@@ -116,17 +143,19 @@ async function place() {
   if (r.status === 201) return held(r.body, r.time)
   holdKey = key()
   for (const id of (r.body && r.body.seats) || []) picked.delete(id)
-  await snapshot()
+  for (const id of (r.body && r.body.tiers) || []) counts.delete(id)
+  drawStanding()
+  await look()
   patchAll()
   total()
 }
 
-// held shows a hold and its countdown; the choice of seats is over meanwhile.
+// held shows a hold and its countdown; the choice of places is over meanwhile.
 function held(h, time) {
   hold = h
   $('choose').hidden = true
   $('held').hidden = false
-  $('heldSeats').replaceChildren(...h.seats.map(s => el('li', {}, s.seatId + ' · ' + money(s.price))))
+  $('heldSeats').replaceChildren(...places(h).map(p => el('li', {}, p.name + ' · ' + money(p.price))))
   $('heldSum').textContent = money(h.amount)
   const back = location.origin + '/pay/' + h.holdId
   $('pay').href = h.amount.amountMinor === 0 || !page.cardPage ? back : page.cardPage + '?mode=redirect&return_url=' + encodeURIComponent(back)
@@ -138,10 +167,12 @@ async function free() {
   stopTimer()
   hold = null
   picked = new Map()
+  counts = new Map()
   holdKey = key()
   $('held').hidden = true
   $('choose').hidden = false
-  await snapshot()
+  drawStanding()
+  await look()
   patchAll()
   total()
 }
@@ -171,7 +202,7 @@ function follow() {
   }
 }
 
-$('section').addEventListener('change', draw)
+if (page.seated) $('section').addEventListener('change', draw)
 $('hold').addEventListener('click', place)
 $('release').addEventListener('click', async () => {
   const r = await sure('DELETE', '/v1/holds/' + hold.holdId)
@@ -182,14 +213,15 @@ $('release').addEventListener('click', async () => {
 const mine = await call('GET', api + '/holds')
 if (mine.status === 401) location.replace('/sign-in?next=' + encodeURIComponent(location.pathname))
 if (page.queued && !admission()) await renew()
-const first = await snapshot()
+const first = await look()
 if (first.status !== 200) {
   $('trouble').textContent = problem(first)
 } else {
-  draw()
+  if (page.seated) draw()
+  drawStanding()
   total()
   $('needQueue').hidden = !(page.queued && !admission())
   const live = mine.status === 200 && mine.body.holds.find(h => h.status === 'held')
   if (live) held(live, live.serverTime)
-  if (!page.queued || admission()) follow()
+  if (page.seated && (!page.queued || admission())) follow()
 }

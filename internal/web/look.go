@@ -1,0 +1,147 @@
+package web
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"usher"
+	"usher/internal/catalog"
+	"usher/internal/ledger"
+)
+
+// saleStatus is the ledger's sale status, or that the ledger does not answer.
+type saleStatus string
+
+const saleUnavailable saleStatus = "unavailable"
+
+// stock says in a word what is left of a standing tier: buyers get no figures.
+type stock string
+
+const (
+	stockMany    stock = "many"
+	stockFew     stock = "few"
+	stockSoldOut stock = "soldOut"
+)
+
+// fewShare is the share of free places down to which few are left.
+const fewShare = 0.1
+
+// look is what pages show of a running sale. It is a hint: the ledger decides.
+type look struct {
+	sale saleStatus
+	// tiers are the standing ones; nil when they were not to be had.
+	tiers map[usher.TierID]left
+	until time.Time
+}
+
+// left is what a standing tier has.
+type left struct {
+	capacity int
+	stock    stock
+}
+
+// browsing remembers for a moment what pages of events show: however many people
+// look, an event's home is asked about once a second.
+type browsing struct {
+	mu    sync.Mutex
+	looks map[usher.EventID]look
+	// seats is the number of seats of each chart, which never changes.
+	seats map[string]int
+}
+
+// lookFor is how old a shown look may be; lookTimeout bounds the question.
+const (
+	lookFor     = time.Second
+	lookTimeout = 500 * time.Millisecond
+)
+
+// look returns what to show of the event's sale.
+func (s *Server) look(ctx context.Context, e catalog.Event) look {
+	switch e.Status {
+	case catalog.StatusDraft:
+		return look{sale: saleStatus(usher.SaleScheduled)}
+	case catalog.StatusCancelled:
+		return look{sale: saleStatus(usher.SaleCancelled)}
+	case catalog.StatusEnded:
+		return look{sale: saleStatus(usher.SaleClosed)}
+	}
+	b := &s.browsing
+	b.mu.Lock()
+	known, ok := b.looks[e.ID]
+	b.mu.Unlock()
+	if ok && time.Now().Before(known.until) {
+		return known
+	}
+	known = s.lookAnew(ctx, e)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.looks[e.ID] = known
+	return known
+}
+
+func (s *Server) lookAnew(ctx context.Context, e catalog.Event) look {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	rules, _, err := s.deps.Ledger.Rules(ctx, e.ID)
+	now := look{sale: saleStatus(rules.Sale)}
+	if err == nil && e.Standing() > 0 {
+		var buckets []ledger.BucketState
+		buckets, err = s.deps.Ledger.Quota(ctx, e.ID)
+		now.tiers = leftOf(buckets)
+	}
+	if err != nil {
+		s.log.WarnContext(ctx, "sale cannot be read", "event", e.ID, "error", err)
+		now = look{sale: saleUnavailable}
+	}
+	now.until = time.Now().Add(lookFor)
+	return now
+}
+
+// leftOf words what the buckets of each tier have together.
+func leftOf(buckets []ledger.BucketState) map[usher.TierID]left {
+	sums := map[usher.TierID]ledger.BucketState{}
+	for _, b := range buckets {
+		sum := sums[b.Tier]
+		sum.Available += b.Available
+		sum.Held += b.Held
+		sum.Sold += b.Sold
+		sums[b.Tier] = sum
+	}
+	out := map[usher.TierID]left{}
+	for tier, sum := range sums {
+		capacity := sum.Available + sum.Held + sum.Sold
+		word := stockFew
+		switch {
+		case float64(sum.Available) > fewShare*float64(capacity):
+			word = stockMany
+		case sum.Available == 0 && sum.Held == 0:
+			word = stockSoldOut
+		}
+		out[tier] = left{capacity, word}
+	}
+	return out
+}
+
+// seatsOf returns how many seats the chart has, 0 when it cannot be read now.
+func (s *Server) seatsOf(ctx context.Context, hash string) int {
+	if hash == "" {
+		return 0
+	}
+	b := &s.browsing
+	b.mu.Lock()
+	n, ok := b.seats[hash]
+	b.mu.Unlock()
+	if ok {
+		return n
+	}
+	chart, err := s.deps.Charts.ByHash(ctx, hash)
+	if err != nil {
+		s.log.WarnContext(ctx, "chart cannot be read", "chart", hash, "error", err)
+		return 0
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.seats[hash] = chart.Len()
+	return chart.Len()
+}

@@ -1,0 +1,143 @@
+package web_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"usher"
+	"usher/internal/catalog"
+	"usher/internal/ledger"
+	"usher/internal/redemption"
+)
+
+var price = usher.Money{AmountMinor: 60000, Currency: "TWD"}
+
+// standing makes the world's event pure general admission.
+func (w *world) standing(buckets ...ledger.BucketState) {
+	w.catalog.tiers = []catalog.Tier{
+		{ID: "meadow", Name: "Meadow 草地", Kind: catalog.TierStanding, Capacity: 100, Buckets: 2, Price: price},
+		{ID: "pit", Name: "Pit", Kind: catalog.TierStanding, Capacity: 10, Buckets: 1, Price: price},
+	}
+	w.ledger.quota = func() ([]ledger.BucketState, error) { return buckets, nil }
+}
+
+type shownTier struct {
+	TierID, Kind, Stock string
+	Capacity            int
+}
+
+// Buyers learn a word for what is left, never a figure.
+func TestStandingTiersOnTheWire(t *testing.T) {
+	for name, tc := range map[string]struct {
+		bucket ledger.BucketState
+		want   string
+	}{
+		"all free":          {ledger.BucketState{Available: 10}, "many"},
+		"above a tenth":     {ledger.BucketState{Available: 2, Sold: 8}, "many"},
+		"a tenth":           {ledger.BucketState{Available: 1, Sold: 9}, "few"},
+		"others may return": {ledger.BucketState{Held: 1, Sold: 9}, "few"},
+		"nothing":           {ledger.BucketState{Sold: 10}, "soldOut"},
+		"no capacity left":  {ledger.BucketState{}, "soldOut"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			tc.bucket.Tier = "pit"
+			w.standing(ledger.BucketState{Tier: "meadow", Bucket: 1, Available: 90}, ledger.BucketState{Tier: "meadow", Bucket: 2, Held: 20}, tc.bucket)
+			a := w.do(t, "GET", "/v1/events/evt_7", "", "")
+			var got struct {
+				Seats, Standing int
+				Chart           *string
+				Tiers           []shownTier
+			}
+			if err := json.Unmarshal([]byte(a.body), &got); err != nil {
+				t.Fatalf("read %s: %v", a.body, err)
+			}
+			capacity := tc.bucket.Available + tc.bucket.Held + tc.bucket.Sold
+			if got.Chart != nil || got.Seats != 0 || got.Standing != 110+capacity || len(got.Tiers) != 2 {
+				t.Fatalf("%d %s", a.status, a.body)
+			}
+			if got.Tiers[0] != (shownTier{"meadow", "standing", "many", 110}) || got.Tiers[1] != (shownTier{"pit", "standing", tc.want, capacity}) {
+				t.Errorf("tiers %+v", got.Tiers)
+			}
+			for _, figure := range []string{"available", "held", `"sold"`} {
+				if strings.Contains(a.body, figure) {
+					t.Errorf("a buyer reads %q: %s", figure, a.body)
+				}
+			}
+		})
+	}
+}
+
+// A home that is away takes the word with it, and nothing else.
+func TestStockThatCannotBeRead(t *testing.T) {
+	w := newWorld(t)
+	w.standing()
+	w.ledger.quota = func() ([]ledger.BucketState, error) {
+		return nil, usher.Errorf(usher.CodeUnavailable, "shard is away")
+	}
+	a := w.do(t, "GET", "/v1/events/evt_7", "", "")
+	if a.status != 200 || !strings.Contains(a.body, `"sale":"unavailable"`) || strings.Contains(a.body, "stock") || !strings.Contains(a.body, `"standing":110`) {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+func TestStandingTiersOnThePages(t *testing.T) {
+	w := newWorld(t)
+	w.standing(ledger.BucketState{Tier: "meadow", Available: 100}, ledger.BucketState{Tier: "pit", Sold: 10})
+	for l, words := range map[string][]string{"en": {"Meadow 草地", "TWD 600", "Available", "Sold out"}, "zh-Hant": {"Meadow 草地", "尚有票", "已售完"}} {
+		a := w.do(t, "GET", "/events/evt_7?lang="+l, "", "")
+		for _, word := range words {
+			if !strings.Contains(a.body, word) {
+				t.Errorf("the page in %s lacks %q: %s", l, word, a.body)
+			}
+		}
+	}
+	a := w.do(t, "GET", "/events/evt_7/seats", "", "")
+	if a.status != 200 || strings.Contains(a.body, `id="rows"`) || !strings.Contains(a.body, `id="standingTiers"`) || !strings.Contains(a.body, `"seated":false`) {
+		t.Errorf("the choice: %d %s", a.status, a.body)
+	}
+}
+
+// An event without a chart has no picture, and no best seat.
+func TestNoSeatMapWithoutSeats(t *testing.T) {
+	w := newWorld(t)
+	w.standing()
+	for _, path := range []string{"/v1/events/evt_7/seats", "/v1/events/evt_7/seats/stream?after=1.0"} {
+		if a := w.do(t, "GET", path, "", ""); a.status != 404 || a.code() != usher.CodeNotFound || !strings.Contains(a.detail(), "items") {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+	a := w.do(t, "POST", "/v1/events/evt_7/holds", aliceToken, `{"best":{"quantity":2},"idempotencyKey":"k"}`)
+	if a.status != 400 || a.code() != usher.CodeInvalidRequest || !strings.Contains(a.detail(), "best") {
+		t.Errorf("best: %d %s", a.status, a.body)
+	}
+}
+
+// A refusal names the tiers that were the reason.
+func TestShortTiersAreNamed(t *testing.T) {
+	w := newWorld(t)
+	w.standing()
+	w.ledger.placeHold = func(c ledger.PlaceHold) (ledger.Hold, error) {
+		e := usher.Errorf(usher.CodeSeatsUnavailable, "not enough")
+		e.Tiers = []usher.TierID{c.Items[0].Tier}
+		return ledger.Hold{}, e
+	}
+	a := w.do(t, "POST", "/v1/events/evt_7/holds", aliceToken, `{"items":[{"tierId":"pit","quantity":2}],"idempotencyKey":"k"}`)
+	if a.status != 409 || a.code() != usher.CodeSeatsUnavailable || !strings.Contains(a.body, `"tiers":["pit"]`) {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+// A ticket without a seat says what it is for.
+func TestStandingTicket(t *testing.T) {
+	w := newWorld(t)
+	w.standing()
+	o := someOrder(alice)
+	w.ledger.orders = map[usher.OrderID]ledger.Order{o.ID: o}
+	w.redeem.tickets = []redemption.Ticket{{ID: usher.NewTicketID(event), Event: event, Order: o.ID, Tier: "meadow", Code: "secret", Status: usher.CodeUnused}}
+	a := w.do(t, "GET", "/v1/orders/"+o.ID.String()+"/tickets", aliceToken, "")
+	if a.status != 200 || !strings.Contains(a.body, `"tierName":"Meadow 草地"`) || strings.Contains(a.body, "seatId") {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
