@@ -51,7 +51,7 @@ var (
 	}
 	ShardStatements = map[string]string{
 		"sqlHasLiveSession": sqlHasLiveSession, "sqlEndSession": sqlEndSession, "sqlSessionExists": sqlSessionExists,
-		"sqlTouchSession": sqlTouchSession, "sqlPutGate": sqlPutGate, "sqlEndOlderRounds": sqlEndOlderRounds,
+		"sqlTouchSessions": sqlTouchSessions, "sqlPutGate": sqlPutGate, "sqlEndOlderRounds": sqlEndOlderRounds,
 		"sqlReadGateVersion": sqlReadGateVersion, "sqlLockGate": sqlLockGate, "sqlEndIdle": sqlEndIdle,
 		"sqlShopClock": sqlShopClock, "sqlCountLive": sqlCountLive, "sqlReadSessions": sqlReadSessions,
 		"sqlInsertSessions": sqlInsertSessions, "sqlExtendSession": sqlExtendSession,

@@ -84,7 +84,7 @@ type touches struct {
 	// asks for the idle window alone.
 	dirty map[usher.SessionID]time.Time
 	marks map[usher.SessionID]mark
-	// wake asks for a write now: a hold's deadline must not wait.
+	// wake asks for a write soon: a hold's deadline must not wait.
 	wake chan struct{}
 }
 
@@ -103,7 +103,7 @@ func newTouches() touches {
 // Touch says that the session was used: it lives for another idle window, and at
 // least until the given database time (a hold's deadline with its grace; zero
 // for none). It costs no SQL: Run writes touches in batches, those with a new
-// deadline at once. A session that has ended stays ended.
+// deadline within flushPause. A session that has ended stays ended.
 func (r *Rooms) Touch(session usher.SessionID, until time.Time) {
 	now := time.Now()
 	pause := r.idleWindow(session.Event()) / touchShare
@@ -153,6 +153,11 @@ func (r *Rooms) runFlush(ctx context.Context) {
 		case <-ctx.Done():
 		case <-t.C:
 		case <-r.touches.wake:
+			// What comes in meanwhile is written with it.
+			select {
+			case <-ctx.Done():
+			case <-time.After(flushPause):
+			}
 		}
 		// The last write happens after ctx has ended, and nobody waits for it long.
 		own, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
@@ -161,9 +166,13 @@ func (r *Rooms) runFlush(ctx context.Context) {
 	}
 }
 
-const sqlTouchSession = `
-UPDATE shopper_session SET expires_at = greatest(expires_at, clock_timestamp() + make_interval(secs => $2), $3)
-WHERE session_id = $1 AND ended_at IS NULL AND expires_at > clock_timestamp()`
+const sqlTouchSessions = `
+UPDATE shopper_session s SET expires_at = greatest(s.expires_at, clock_timestamp() + make_interval(secs => k.idle), k.until)
+FROM unnest($1::uuid[], $2::float8[], $3::timestamptz[]) k(id, idle, until)
+WHERE s.session_id = k.id AND s.ended_at IS NULL AND s.expires_at > clock_timestamp()`
+
+// flushPause is how long a new deadline waits for others to be written with.
+const flushPause = 200 * time.Millisecond
 
 // flushMax bounds the sessions of one transaction.
 const flushMax = 1000
@@ -204,15 +213,15 @@ func (r *Rooms) flush(ctx context.Context) {
 func (r *Rooms) flushPart(
 	ctx context.Context, pool *pgxpool.Pool, ids []usher.SessionID, dirty map[usher.SessionID]time.Time,
 ) error {
-	return pg.InTx(ctx, pool, func(tx pgx.Tx) error {
-		var b pgx.Batch
-		for _, id := range ids {
-			var until *time.Time
-			if u := dirty[id]; !u.IsZero() {
-				until = &u
-			}
-			b.Queue(sqlTouchSession, id, r.idleWindow(id.Event()).Seconds(), until)
+	idle, until := make([]float64, len(ids)), make([]*time.Time, len(ids))
+	for i, id := range ids {
+		idle[i] = r.idleWindow(id.Event()).Seconds()
+		if u := dirty[id]; !u.IsZero() {
+			until[i] = &u
 		}
-		return tx.SendBatch(ctx, &b).Close()
+	}
+	return pg.InTx(ctx, pool, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, sqlTouchSessions, ids, idle, until)
+		return err
 	})
 }

@@ -15,7 +15,7 @@ import (
 // of rows: their generic plans must use keys, whatever the statistics say.
 var keyed = []string{
 	"sqlReadEntries", "sqlReadCalls", "sqlReadLeavers", "sqlReadGaps", "sqlUpdateEntry", "sqlUpdateCall", "sqlReadBucket",
-	"sqlMeasure", "sqlReadSessions", "sqlCountLive", "sqlEndIdle", "sqlHasLiveSession", "sqlTouchSession",
+	"sqlMeasure", "sqlReadSessions", "sqlCountLive", "sqlEndIdle", "sqlHasLiveSession", "sqlTouchSessions",
 	"sqlExtendSession", "sqlEndSession",
 }
 
