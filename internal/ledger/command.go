@@ -155,13 +155,15 @@ type MoveCapacity struct {
 	By       Staff
 }
 
-// SetCapacity changes the capacity of one bucket. It cannot go below what is held,
-// being paid for and sold.
+// SetCapacity changes the capacity of one bucket, or of a whole tier: then its
+// buckets keep the shares that they have of what is free. It cannot go below what
+// is held, being paid for and sold.
 //
 // Refusals: CodeInvalidRequest (no such bucket), CodeStateConflict with the numbers.
 type SetCapacity struct {
-	Event    usher.EventID
-	Tier     usher.TierID
+	Event usher.EventID
+	Tier  usher.TierID
+	// Bucket 0 is all of the tier.
 	Bucket   int
 	Capacity int
 	By       Staff

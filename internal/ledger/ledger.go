@@ -149,7 +149,7 @@ func (l *Ledger) MoveCapacity(ctx context.Context, c MoveCapacity) error {
 	return err
 }
 
-// SetCapacity changes a bucket's capacity; see the command for its refusals.
+// SetCapacity changes the capacity of a bucket or a tier; see the command for its refusals.
 func (l *Ledger) SetCapacity(ctx context.Context, c SetCapacity) error {
 	if err := c.validate(); err != nil {
 		return err
