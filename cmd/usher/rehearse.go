@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"time"
 
 	"usher/internal/sim/crowd"
@@ -14,7 +16,7 @@ import (
 type rehearseCmd struct {
 	URL          string        `help:"Where usher answers." required:"" env:"USHER_URL" placeholder:"URL"`
 	AdminToken   secret        `help:"API key of an operator." required:"" env:"USHER_ADMIN_TOKEN" placeholder:"KEY"`
-	Event        string        `help:"Event to rehearse; the largest one on sale by default." placeholder:"EVENT"`
+	Event        []string      `help:"Event to rehearse; every one on sale by default. May be repeated." placeholder:"EVENT"`
 	People       int           `help:"How many people come." default:"300"`
 	Arrive       time.Duration `help:"Over how long they come; 50 a second by default." placeholder:"TIME"`
 	Seed         uint64        `help:"Who does what: the same seed casts the same people." default:"1"`
@@ -29,7 +31,7 @@ var errRehearsal = errors.New("the rehearsal did not pass")
 // Run rehearses, prints the verdict, and fails when it is not a pass.
 func (c *rehearseCmd) Run(p *process) error {
 	report, err := crowd.Run(p.ctx, crowd.Config{
-		URL: c.URL, AdminToken: string(c.AdminToken), Event: c.Event, People: c.People, Arrive: c.Arrive, Seed: c.Seed,
+		URL: c.URL, AdminToken: string(c.AdminToken), Events: c.Event, People: c.People, Arrive: c.Arrive, Seed: c.Seed,
 		Patience: c.Patience, Settle: c.Settle, SimulatorURL: c.SimulatorURL,
 		Progress: func(line string) { fmt.Fprintln(p.stderr, line) },
 	})
@@ -52,9 +54,9 @@ func printRehearsal(w io.Writer, r *crowd.Report) error {
 	if !r.Pass {
 		verdict = "FAIL"
 	}
-	_, err := fmt.Fprintf(w, `%s  %d people at %s in %.1f s
+	_, err := fmt.Fprintf(w, `%s  %d people in %.1f s
 
-places sold            %d
+places sold            %d   seated %d, standing %d
 tickets issued         %d   difference %d
 admitted at the gate   %d   second scans refused %d
 audit violations       %d
@@ -67,14 +69,19 @@ queue wait p99         %.1f s
 admission rate         %.1f /s
 
 requests %d, repeated %d, server away %d, server errors %d, answers lost on purpose %d
-`, verdict, r.People, r.Event, r.Seconds, r.UnitsSold, r.TicketsIssued, r.TicketDifference, r.AdmittedAtGate, r.SecondScans, r.AuditViolations,
+`, verdict, r.People, r.Seconds, r.UnitsSold, r.SoldSeated, r.SoldStanding, r.TicketsIssued, r.TicketDifference, r.AdmittedAtGate, r.SecondScans, r.AuditViolations,
 		r.LockWaitP99Ms, r.ConflictRate*100, r.ExpiryRate*100, r.UnknownPaymentAgeSeconds, r.QueueWaitP99Seconds, r.AdmissionRatePerSecond,
 		r.Requests, r.Retries, r.ServerAway, r.ServerErrors, r.LostAnswers)
 	if err != nil {
 		return err
 	}
-	for outcome, n := range r.Outcomes {
-		if _, err := fmt.Fprintf(w, "%-16s %d\n", outcome, n); err != nil {
+	for _, e := range r.Events {
+		if _, err := fmt.Fprintf(w, "%-12s %d people, sold %d seated and %d standing places; %v\n", e.Event, e.People, e.SoldSeated, e.SoldStanding, e.Outcomes); err != nil {
+			return err
+		}
+	}
+	for _, outcome := range slices.Sorted(maps.Keys(r.Outcomes)) {
+		if _, err := fmt.Fprintf(w, "%-16s %d\n", outcome, r.Outcomes[outcome]); err != nil {
 			return err
 		}
 	}

@@ -16,12 +16,16 @@ type Report struct {
 	Pass bool `json:"pass"`
 	// Failures say why it did not pass.
 	Failures []string `json:"failures"`
-	Event    string   `json:"eventId"`
-	People   int      `json:"people"`
-	Seconds  float64  `json:"seconds"`
+	// Event is the largest of Events.
+	Event   string        `json:"eventId"`
+	Events  []EventReport `json:"events"`
+	People  int           `json:"people"`
+	Seconds float64       `json:"seconds"`
 	// Sold counts places that people paid for; every one has a ticket or the
 	// rehearsal fails.
 	Sold            int            `json:"sold"`
+	SoldSeated      int            `json:"soldSeated"`
+	SoldStanding    int            `json:"soldStanding"`
 	TicketsIssued   int            `json:"ticketsIssued"`
 	AdmittedAtGate  int            `json:"admittedAtGate"`
 	AuditViolations int            `json:"auditViolations"`
@@ -45,6 +49,16 @@ type Report struct {
 	SecondScans  int64 `json:"secondScansRefused"`
 }
 
+// EventReport is one event's part.
+type EventReport struct {
+	Event  string `json:"eventId"`
+	People int    `json:"people"`
+	// SoldSeated and SoldStanding count places that people paid for, by kind.
+	SoldSeated   int            `json:"soldSeated"`
+	SoldStanding int            `json:"soldStanding"`
+	Outcomes     map[string]int `json:"outcomes"`
+}
+
 // failuresMax bounds how many failures are told in words.
 const failuresMax = 20
 
@@ -57,15 +71,22 @@ func (rep *Report) fail(format string, args ...any) {
 // report takes what the people say.
 func (r *run) report(took time.Duration) *Report {
 	rep := &Report{
-		Failures: []string{}, Event: r.venue.event, People: len(r.people), Seconds: took.Seconds(), Outcomes: map[string]int{},
+		Failures: []string{}, Event: r.venues[0].event, People: len(r.people), Seconds: took.Seconds(), Outcomes: map[string]int{},
 		AdmittedAtGate: int(r.entered.Load()), Requests: r.client.requests.Load(), Retries: r.client.retries.Load(),
 		ServerAway: r.client.away.Load(), ServerErrors: r.client.serverErrors.Load(), LostAnswers: r.lostAnswers.Load(),
 		SecondScans: r.secondScans.Load(),
 	}
+	for _, v := range r.venues {
+		rep.Events = append(rep.Events, EventReport{Event: v.event, Outcomes: map[string]int{}})
+	}
 	for i, p := range r.people {
 		rep.Outcomes[p.outcome]++
+		e := &rep.Events[slices.Index(r.venues, p.venue)]
+		e.People++
+		e.Outcomes[p.outcome]++
 		if p.outcome == wentIn || p.outcome == failed && len(p.tickets) > 0 {
-			rep.Sold += len(p.seats)
+			e.SoldSeated += len(p.seats)
+			e.SoldStanding += p.places() - len(p.seats)
 		}
 		rep.TicketsIssued += len(p.tickets)
 		switch p.outcome {
@@ -75,6 +96,11 @@ func (r *run) report(took time.Duration) *Report {
 			rep.fail("person %d: order %s is still undecided", i, p.orderID)
 		}
 	}
+	for _, e := range rep.Events {
+		rep.SoldSeated += e.SoldSeated
+		rep.SoldStanding += e.SoldStanding
+	}
+	rep.Sold = rep.SoldSeated + rep.SoldStanding
 	rep.UnitsSold, rep.TicketDifference = rep.Sold, rep.Sold-rep.TicketsIssued
 	rep.ConflictRate = share(r.conflicts.Load(), r.holds.Load())
 	slices.Sort(r.queueWaits)

@@ -3,6 +3,7 @@ package crowd
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -16,8 +17,8 @@ import (
 type Config struct {
 	URL        string
 	AdminToken string
-	// Event is the event to rehearse; "" takes the largest one that is on sale.
-	Event  string
+	// Events are the events to rehearse; none takes every one that is on sale.
+	Events []string
 	People int
 	// Arrive is the time over which people come; 0 means people / 50 per second.
 	Arrive time.Duration
@@ -55,16 +56,18 @@ type run struct {
 	cfg    Config
 	client *client
 	bank   *http.Client
-	venue  *venue
-	device string
+	// venues are the events, the largest first.
+	venues []*venue
 	people []*person
 
-	serving                                              atomic.Int64
 	holds, conflicts, orders, lostAnswers, entered, done atomic.Int64
 	secondScans                                          atomic.Int64
 
-	mu         sync.Mutex
-	owners     map[string]*person
+	mu sync.Mutex
+	// owners are by event and seat, codes by code; standing counts by event and tier.
+	owners     map[[2]string]*person
+	codes      map[string]*person
+	standing   map[[2]string]int
 	queueWaits []time.Duration
 	firstIn    time.Time
 	lastIn     time.Time
@@ -74,7 +77,8 @@ type run struct {
 // not be carried out; one that fails is a report with Pass false.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
 	cfg = cfg.withDefaults()
-	r := &run{cfg: cfg, client: newClient(cfg.URL, cfg.Patience), owners: map[string]*person{},
+	r := &run{cfg: cfg, client: newClient(cfg.URL, cfg.Patience), owners: map[[2]string]*person{},
+		codes: map[string]*person{}, standing: map[[2]string]int{},
 		bank: &http.Client{Timeout: callTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 	if err := r.prepare(ctx); err != nil {
 		return nil, err
@@ -91,16 +95,28 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	return rep, nil
 }
 
-// prepare finds the event, mints buyers and registers a gate.
+// prepare finds the events, mints buyers and registers a gate for each event.
 func (r *run) prepare(ctx context.Context) error {
-	event, queued, err := r.findEvent(ctx)
+	events, err := r.findEvents(ctx)
 	if err != nil {
 		return err
 	}
-	if r.venue, err = readVenue(ctx, r.client, event); err != nil {
-		return err
+	sizes := make([]int, 0, len(events))
+	for _, e := range events {
+		v, err := readVenue(ctx, r.client, &e)
+		if err != nil {
+			return err
+		}
+		var gate struct {
+			Credential string `json:"credential"`
+		}
+		if err := r.admin(ctx, "/v1/admin/events/"+v.event+"/devices", map[string]any{"name": "Rehearsal gate", "settle": "now"}, &gate); err != nil {
+			return fmt.Errorf("register a gate of %s: %w", v.event, err)
+		}
+		v.gate = gate.Credential
+		r.venues = append(r.venues, v)
+		sizes = append(sizes, e.places())
 	}
-	r.venue.queued = queued
 	var buyers struct {
 		Buyers []struct {
 			Token string `json:"token"`
@@ -109,21 +125,43 @@ func (r *run) prepare(ctx context.Context) error {
 	if err := r.admin(ctx, "/v1/admin/buyer-sessions", map[string]any{"count": r.cfg.People}, &buyers); err != nil {
 		return fmt.Errorf("mint buyers: %w", err)
 	}
-	var gate struct {
-		Credential string `json:"credential"`
-	}
-	if err := r.admin(ctx, "/v1/admin/events/"+event+"/devices", map[string]any{"name": "Rehearsal gate", "settle": "now"}, &gate); err != nil {
-		return fmt.Errorf("register a gate: %w", err)
-	}
-	r.device = gate.Credential
 	rng := rand.New(rand.NewPCG(r.cfg.Seed, 1))
-	for i, b := range buyers.Buyers {
-		r.people = append(r.people, &person{run: r, token: b.Token, part: drawPart(rng), rng: rand.New(rand.NewPCG(r.cfg.Seed, uint64(i)+2))})
+	goes := spread(rng, r.cfg.People, sizes)
+	if len(buyers.Buyers) != r.cfg.People {
+		return fmt.Errorf("asked for %d buyers, got %d", r.cfg.People, len(buyers.Buyers))
 	}
-	if len(r.people) != r.cfg.People {
-		return fmt.Errorf("asked for %d buyers, got %d", r.cfg.People, len(r.people))
+	for i, b := range buyers.Buyers {
+		r.people = append(r.people, &person{
+			run: r, venue: r.venues[goes[i]], token: b.Token, part: drawPart(rng), rng: rand.New(rand.NewPCG(r.cfg.Seed, uint64(i)+2)),
+		})
 	}
 	return nil
+}
+
+// spread says which event each of the people goes to: as many to each, but no more
+// than one for two places of a house. The rest goes to the largest, which is the
+// first.
+func spread(rng *rand.Rand, people int, places []int) []int {
+	goes := make([]int, people)
+	left := slices.Clone(places)
+	for i := range left {
+		left[i] /= 2
+	}
+	for i := 0; i < people; {
+		before := i
+		for e := range left {
+			if left[e] > 0 && i < people {
+				goes[i] = e
+				left[e]--
+				i++
+			}
+		}
+		if i == before {
+			break
+		}
+	}
+	rng.Shuffle(people, func(i, j int) { goes[i], goes[j] = goes[j], goes[i] })
+	return goes
 }
 
 func drawPart(rng *rand.Rand) part {
@@ -141,40 +179,41 @@ func (r *run) admin(ctx context.Context, path string, in, out any) error {
 	return err
 }
 
-// findEvent returns the event to rehearse and whether it has a queue.
-func (r *run) findEvent(ctx context.Context) (string, bool, error) {
+// findEvents returns the events to rehearse, the largest first.
+func (r *run) findEvents(ctx context.Context) ([]eventBody, error) {
 	var list struct {
-		Events []struct {
-			EventID string `json:"eventId"`
-			Seats   int    `json:"seats"`
-			Sale    string `json:"sale"`
-			Queue   bool   `json:"queue"`
-		} `json:"events"`
+		Events []eventBody `json:"events"`
 	}
 	if _, err := r.client.call(ctx, http.MethodGet, "/v1/events", "", nil, nil, &list); err != nil {
-		return "", false, fmt.Errorf("list events: %w", err)
+		return nil, fmt.Errorf("list events: %w", err)
 	}
-	slices.SortStableFunc(list.Events, func(a, b struct {
-		EventID string `json:"eventId"`
-		Seats   int    `json:"seats"`
-		Sale    string `json:"sale"`
-		Queue   bool   `json:"queue"`
-	}) int {
-		return b.Seats - a.Seats
-	})
+	var found []eventBody
 	for _, e := range list.Events {
-		if e.EventID == r.cfg.Event || r.cfg.Event == "" && e.Sale == "open" {
-			return e.EventID, e.Queue, nil
+		if slices.Contains(r.cfg.Events, e.EventID) || len(r.cfg.Events) == 0 && e.Sale == "open" && e.places() > 0 {
+			found = append(found, e)
 		}
 	}
-	return "", false, fmt.Errorf("no event %s is on sale here", r.cfg.Event)
+	for _, id := range r.cfg.Events {
+		if !slices.ContainsFunc(found, func(e eventBody) bool { return e.EventID == id }) {
+			return nil, fmt.Errorf("there is no event %s here", id)
+		}
+	}
+	if len(found) == 0 {
+		return nil, errors.New("no event is on sale here")
+	}
+	slices.SortStableFunc(found, func(a, b eventBody) int { return b.places() - a.places() })
+	return found, nil
 }
 
 // send lets the people come over the arrival time and waits for all of them.
 func (r *run) send(ctx context.Context) {
 	watch, stop := context.WithCancel(ctx)
 	var watching, people sync.WaitGroup
-	watching.Go(func() { r.watchQueue(watch) })
+	for _, v := range r.venues {
+		if v.queued {
+			watching.Go(func() { r.watchQueue(watch, v) })
+		}
+	}
 	watching.Go(func() { r.reportProgress(watch) })
 	gap := r.cfg.Arrive / time.Duration(max(len(r.people), 1))
 	for i, p := range r.people {
@@ -189,18 +228,15 @@ func (r *run) send(ctx context.Context) {
 	watching.Wait()
 }
 
-// watchQueue reads the shared document once a second for everybody, as a cache
-// in front of usher would.
-func (r *run) watchQueue(ctx context.Context) {
-	if !r.venue.queued {
-		return
-	}
+// watchQueue reads an event's shared document once a second for everybody, as a
+// cache in front of usher would.
+func (r *run) watchQueue(ctx context.Context, v *venue) {
 	for ctx.Err() == nil {
 		var now struct {
 			Serving int64 `json:"serving"`
 		}
-		if _, err := r.client.call(ctx, http.MethodGet, "/v1/events/"+r.venue.event+"/queue/now", "", nil, nil, &now); err == nil {
-			r.serving.Store(now.Serving)
+		if _, err := r.client.call(ctx, http.MethodGet, "/v1/events/"+v.event+"/queue/now", "", nil, nil, &now); err == nil {
+			v.serving.Store(now.Serving)
 		}
 		wait(ctx, time.Second)
 	}
@@ -227,15 +263,31 @@ func (r *run) admitted(waited time.Duration) {
 	}
 }
 
-// own records whose seats are whose: two owners of one seat is the worst there is.
+// own records whose places are whose. Two owners of one seat are the worst there
+// is; a tier without seats must not be sold beyond its capacity, nor one code
+// given to two people.
 func (r *run) own(p *person) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range p.seats {
-		if r.owners[s] != nil {
-			return fmt.Errorf("seat %s was sold twice: orders %s and %s", s, r.owners[s].orderID, p.orderID)
+		key := [2]string{p.venue.event, s}
+		if first := r.owners[key]; first != nil {
+			return fmt.Errorf("seat %s of %s was sold twice: orders %s and %s", s, p.venue.event, first.orderID, p.orderID)
 		}
-		r.owners[s] = p
+		r.owners[key] = p
+	}
+	for _, i := range p.items {
+		key := [2]string{p.venue.event, i.TierID}
+		r.standing[key] += i.Quantity
+		if capacity := p.venue.capacityOf(i.TierID); capacity > 0 && r.standing[key] > capacity {
+			return fmt.Errorf("tier %s of %s has %d places, %d were sold", i.TierID, p.venue.event, capacity, r.standing[key])
+		}
+	}
+	for _, t := range p.tickets {
+		if first := r.codes[t.Code]; first != nil {
+			return fmt.Errorf("orders %s and %s have a ticket with the same code", first.orderID, p.orderID)
+		}
+		r.codes[t.Code] = p
 	}
 	return nil
 }

@@ -6,19 +6,55 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
+	"sync/atomic"
 )
 
-// venue is what people see of an event: its seats in rows, and the picture of
-// what is free. The picture is shared and a little old, as everybody's is.
+// eventBody is an event as the list of events shows it.
+type eventBody struct {
+	EventID       string `json:"eventId"`
+	Sale          string `json:"sale"`
+	Queue         bool   `json:"queue"`
+	Seats         int    `json:"seats"`
+	Standing      int    `json:"standing"`
+	PurchaseLimit int    `json:"purchaseLimit"`
+	Tiers         []tier `json:"tiers"`
+}
+
+func (e *eventBody) places() int { return e.Seats + e.Standing }
+
+// tier is a price tier. Only standing ones have a capacity and a word for their stock.
+type tier struct {
+	ID       string `json:"tierId"`
+	Kind     string `json:"kind"`
+	Capacity int    `json:"capacity"`
+	Stock    string `json:"stock"`
+}
+
+const (
+	kindStanding = "standing"
+	stockSoldOut = "soldOut"
+)
+
+// venue is what people see of an event: its seats in rows with the picture of what
+// is free, and its standing tiers with the words for their stock. Picture and
+// words are shared and a little old, as everybody's are.
 type venue struct {
-	event    string
-	queued   bool
+	event  string
+	queued bool
+	limit  int
+	// gate is the credential of the gate that people go through.
+	gate     string
 	sections [][]row
 	seats    int
+	// serving is where the queue stands.
+	serving atomic.Int64
 
 	mu     sync.Mutex
 	states []byte
+	// standing are the tiers without seats; which ones there are does not change.
+	standing []tier
 }
 
 // row is the ordinals and ids of adjacent seats.
@@ -43,16 +79,24 @@ type snapshotBody struct {
 	States string `json:"states"`
 }
 
-// readVenue reads chart and first picture of an event.
-func readVenue(ctx context.Context, c *client, event string) (*venue, error) {
-	v := &venue{event: event}
+// readVenue reads chart and first picture of an event; one without seats has neither.
+func readVenue(ctx context.Context, c *client, e *eventBody) (*venue, error) {
+	v := &venue{event: e.EventID, queued: e.Queue, limit: e.PurchaseLimit}
+	for _, t := range e.Tiers {
+		if t.Kind == kindStanding {
+			v.standing = append(v.standing, t)
+		}
+	}
+	if e.Seats == 0 {
+		return v, nil
+	}
 	var snap snapshotBody
-	if _, err := c.call(ctx, http.MethodGet, "/v1/events/"+event+"/seats", "", nil, nil, &snap); err != nil {
-		return nil, fmt.Errorf("read seats of %s: %w", event, err)
+	if _, err := c.call(ctx, http.MethodGet, "/v1/events/"+v.event+"/seats", "", nil, nil, &snap); err != nil {
+		return nil, fmt.Errorf("read seats of %s: %w", v.event, err)
 	}
 	var chart chartBody
 	if _, err := c.call(ctx, http.MethodGet, "/v1/charts/"+snap.Chart, "", nil, nil, &chart); err != nil {
-		return nil, fmt.Errorf("read chart of %s: %w", event, err)
+		return nil, fmt.Errorf("read chart of %s: %w", v.event, err)
 	}
 	for _, s := range chart.Sections {
 		var rows []row
@@ -67,13 +111,23 @@ func readVenue(ctx context.Context, c *client, event string) (*venue, error) {
 		v.sections = append(v.sections, rows)
 	}
 	if v.seats != snap.Count {
-		return nil, fmt.Errorf("chart of %s has %d seats, its picture %d", event, v.seats, snap.Count)
+		return nil, fmt.Errorf("chart of %s has %d seats, its picture %d", v.event, v.seats, snap.Count)
 	}
 	return v, v.take(snap)
 }
 
-// look takes a fresh picture, as a person in the shop does.
+// look takes a fresh picture and fresh words, as a person in the shop does.
 func (v *venue) look(ctx context.Context, c *client, token, admission string) error {
+	if len(v.standing) > 0 {
+		var e eventBody
+		if _, err := c.call(ctx, http.MethodGet, "/v1/events/"+v.event, "", nil, nil, &e); err != nil {
+			return err
+		}
+		v.takeStock(e.Tiers)
+	}
+	if v.seats == 0 {
+		return nil
+	}
 	var header map[string]string
 	if admission != "" {
 		header = map[string]string{"Usher-Admission": admission}
@@ -87,13 +141,40 @@ func (v *venue) look(ctx context.Context, c *client, token, admission string) er
 
 func (v *venue) take(snap snapshotBody) error {
 	states, err := base64.StdEncoding.DecodeString(snap.States)
-	if err != nil || len(states) != (v.seats+3)/4 {
-		return fmt.Errorf("picture of %s cannot be read: %d bytes, %w", v.event, len(states), err)
+	if err == nil && len(states) != (v.seats+3)/4 {
+		err = fmt.Errorf("%d bytes for %d seats", len(states), v.seats)
+	}
+	if err != nil {
+		return fmt.Errorf("read picture of %s: %w", v.event, err)
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.states = states
 	return nil
+}
+
+func (v *venue) takeStock(tiers []tier) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for i := range v.standing {
+		if n := slices.IndexFunc(tiers, func(t tier) bool { return t.ID == v.standing[i].ID }); n >= 0 {
+			v.standing[i].Stock = tiers[n].Stock
+			v.standing[i].Capacity = max(v.standing[i].Capacity, tiers[n].Capacity)
+		}
+	}
+}
+
+// capacityOf returns the most places a standing tier was seen to have, 0 for one
+// that is not known.
+func (v *venue) capacityOf(id string) int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, t := range v.standing {
+		if t.ID == id {
+			return t.Capacity
+		}
+	}
+	return 0
 }
 
 // free reports whether the picture shows the seat as available (two bits a seat,
@@ -130,4 +211,26 @@ func (v *venue) pick(rng *rand.Rand, n int, hot bool) []string {
 		}
 	}
 	return nil
+}
+
+// pickTiers spreads n places over standing tiers that are not sold out: mostly
+// one, sometimes two. It returns nil when all are.
+func (v *venue) pickTiers(rng *rand.Rand, n int) []item {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var open []string
+	for _, t := range v.standing {
+		if t.Stock != stockSoldOut {
+			open = append(open, t.ID)
+		}
+	}
+	if len(open) == 0 || n == 0 {
+		return nil
+	}
+	rng.Shuffle(len(open), func(i, j int) { open[i], open[j] = open[j], open[i] })
+	if n > 1 && len(open) > 1 && rng.IntN(4) == 0 {
+		first := 1 + rng.IntN(n-1)
+		return []item{{open[0], first}, {open[1], n - first}}
+	}
+	return []item{{open[0], n}}
 }
