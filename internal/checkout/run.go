@@ -207,15 +207,15 @@ func (r *run) confirm(ctx context.Context, s step) error {
 
 // command tells the ledger a decision other than a confirmation.
 func (r *run) command(ctx context.Context, s step) error {
-	order, id := r.v.order.ID, r.v.op.ID
+	order, id, unsent := r.v.order.ID, r.v.op.ID, r.v.auth.SentAt == nil
 	err := r.decided(ctx, func() (err error) {
 		switch s.do {
 		case doFail:
-			_, err = r.c.ledger.FailPayment(ctx, ledger.FailPayment{Order: order, Operation: id, ProviderCode: s.reason})
+			_, err = r.c.ledger.FailPayment(ctx, ledger.FailPayment{Order: order, Operation: id, Unsent: unsent, ProviderCode: s.reason})
 		case doCloseDoor:
 			_, err = r.c.ledger.VoidOrder(ctx, ledger.VoidOrder{Order: order, Reason: s.reason})
 		case doFinishVoid:
-			_, err = r.c.ledger.FinishVoid(ctx, ledger.FinishVoid{Order: order, Operation: id})
+			_, err = r.c.ledger.FinishVoid(ctx, ledger.FinishVoid{Order: order, Operation: id, Unsent: unsent})
 		case doSettle:
 			_, err = r.c.ledger.SettleCapture(ctx, ledger.SettleCapture{Order: order, Operation: id, Captured: s.captured, ProviderCode: s.reason})
 		}

@@ -83,10 +83,13 @@ type ConfirmOrder struct {
 // held and the order waits for another attempt; past it they are freed.
 //
 // Refusals: CodeNotFound, CodeStateConflict (the order is not waiting for this
-// operation).
+// operation, or Unsent no longer holds).
 type FailPayment struct {
 	Order     usher.OrderID
 	Operation usher.OperationID
+	// Unsent says that the provider had not been asked for money when this was
+	// decided. It is checked again under the lock: another driver may have asked.
+	Unsent bool
 	// ProviderCode is the provider's reason, for staff; never shown to buyers.
 	ProviderCode string
 }
@@ -104,10 +107,13 @@ type VoidOrder struct {
 // FinishVoid frees the seats of a voiding order once the provider has answered
 // that nothing is, or can still be, authorized.
 //
-// Refusals: CodeNotFound, CodeStateConflict.
+// Refusals: CodeNotFound, CodeStateConflict (the order is not being given up, or
+// Unsent no longer holds).
 type FinishVoid struct {
 	Order     usher.OrderID
 	Operation usher.OperationID
+	// Unsent is as in FailPayment, of the authorization that is given up.
+	Unsent bool
 }
 
 // SettleCapture records the definite end of a capture. Success marks the order

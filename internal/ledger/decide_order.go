@@ -177,6 +177,8 @@ func (s *state) find(id usher.OrderID) (*order, *hold, error) {
 	return o, h, nil
 }
 
+var errSent = usher.Errorf(usher.CodeStateConflict, "the provider has been asked meanwhile")
+
 func conflict(o *order) error {
 	return usher.Errorf(usher.CodeStateConflict, "the order is %s", o.Status)
 }
@@ -278,6 +280,8 @@ func (c *FailPayment) decide(s *state) (answer, error) {
 		return answer{order: s.orderView(o)}, nil
 	case o.Status != usher.OrderPaymentPending || o.operation != c.Operation:
 		return answer{}, conflict(o)
+	case c.Unsent && auth.SentAt != nil:
+		return answer{}, errSent
 	}
 	s.settle(auth, usher.OperationFailed, c.ProviderCode)
 	var p Payload
@@ -331,9 +335,13 @@ func (c *FinishVoid) decide(s *state) (answer, error) {
 	if o.Status != usher.OrderVoiding && o.Status != usher.OrderCancelled {
 		return answer{}, conflict(o)
 	}
+	auth := s.operations[o.operation]
+	if c.Unsent && auth.SentAt != nil {
+		return answer{}, errSent
+	}
 	s.settle(op, usher.OperationSucceeded, "")
 	s.endCapture(o)
-	if auth := s.operations[o.operation]; auth.Status == usher.OperationSucceeded {
+	if auth.Status == usher.OperationSucceeded {
 		s.settle(auth, usher.OperationReversed, "")
 	} else {
 		s.settle(auth, usher.OperationFailed, "voided")
