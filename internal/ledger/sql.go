@@ -5,10 +5,12 @@ package ledger
 // every look-up is a LATERAL with OFFSET 0 on a full key: on tables that were
 // never analysed a plain join or = ANY would scan the whole event.
 const (
+	// The time is a sub-select: a bare clock_timestamp() is volatile and no index
+	// condition, so that every live hold of the event would be read per group.
 	sqlDueHolds = `
 SELECT hold_id, account_id, seat_ids, standing_ids
 FROM hold
-WHERE event_id = $1 AND status = 'held' AND expires_at <= clock_timestamp()
+WHERE event_id = $1 AND status = 'held' AND expires_at <= (SELECT clock_timestamp())
 ORDER BY expires_at, hold_id
 LIMIT $2`
 
