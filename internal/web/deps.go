@@ -92,6 +92,12 @@ type Ledger interface {
 	Rules(ctx context.Context, event usher.EventID) (usher.Rules, []ledger.Tier, error)
 	ChangeRules(ctx context.Context, event usher.EventID, change func(*usher.Rules)) (usher.Rules, error)
 	Quota(ctx context.Context, event usher.EventID) ([]ledger.BucketState, error)
+	BlockSeats(ctx context.Context, c ledger.BlockSeats) error
+	UnblockSeats(ctx context.Context, c ledger.UnblockSeats) error
+	MoveCapacity(ctx context.Context, c ledger.MoveCapacity) error
+	SetCapacity(ctx context.Context, c ledger.SetCapacity) error
+	StaffRelease(ctx context.Context, c ledger.StaffRelease) (ledger.Hold, error)
+	CancelOrder(ctx context.Context, c ledger.CancelOrder) (ledger.Order, error)
 	BlockAccount(ctx context.Context, event usher.EventID, account usher.AccountID, blocked bool) error
 }
 
@@ -120,6 +126,7 @@ type Catalog interface {
 	Get(ctx context.Context, id usher.EventID) (catalog.Event, error)
 	Create(ctx context.Context, n catalog.NewEvent) (catalog.Event, error)
 	ImportChart(ctx context.Context, id usher.EventID, chart *seatmap.Chart) (catalog.Event, error)
+	SetStanding(ctx context.Context, id usher.EventID, tiers []catalog.Standing) (catalog.Event, error)
 	SetPrices(ctx context.Context, id usher.EventID, prices map[usher.TierID]int64) (catalog.Event, error)
 	Publish(ctx context.Context, id usher.EventID) (catalog.Event, error)
 	Open(ctx context.Context, id usher.EventID) error

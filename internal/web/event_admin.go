@@ -115,7 +115,7 @@ type pricesInput struct {
 	Event pathEvent `path:"eventId"`
 	Body  struct {
 		Reasoned
-		Prices map[usher.TierID]int64 `json:"prices" minProperties:"1" doc:"Price of every tier of the chart, in minor units"`
+		Prices map[usher.TierID]int64 `json:"prices" minProperties:"1" doc:"Price of every tier, those of the chart and the standing ones, in minor units"`
 	}
 }
 
@@ -440,7 +440,7 @@ func (s *Server) draftOr(ctx context.Context, event usher.EventID, err error) er
 	if usher.CodeOf(err) != usher.CodeNotFound {
 		return err
 	}
-	if _, found := s.deps.Catalog.Get(ctx, event); found != nil {
+	if e, found := s.deps.Catalog.Get(ctx, event); found != nil || e.PublishedAt != nil {
 		return err
 	}
 	return usher.Errorf(usher.CodeStateConflict, "the event is a draft: publish it first")

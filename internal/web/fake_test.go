@@ -132,8 +132,11 @@ type fakeLedger struct {
 	placeHold func(ledger.PlaceHold) (ledger.Hold, error)
 	rules     func() (usher.Rules, error)
 	quota     func() ([]ledger.BucketState, error)
-	holds     map[usher.HoldID]ledger.Hold
-	orders    map[usher.OrderID]ledger.Order
+	// staff are the commands of operators; refuse is what they are answered.
+	staff  []any
+	refuse error
+	holds  map[usher.HoldID]ledger.Hold
+	orders map[usher.OrderID]ledger.Order
 }
 
 func (f *fakeLedger) PlaceHold(_ context.Context, c ledger.PlaceHold) (ledger.Hold, error) {
@@ -152,6 +155,24 @@ func (f *fakeLedger) Rules(context.Context, usher.EventID) (usher.Rules, []ledge
 
 func (f *fakeLedger) Quota(context.Context, usher.EventID) ([]ledger.BucketState, error) {
 	return f.quota()
+}
+
+func (f *fakeLedger) do(c any) error {
+	f.staff = append(f.staff, c)
+	return f.refuse
+}
+
+func (f *fakeLedger) BlockSeats(_ context.Context, c ledger.BlockSeats) error     { return f.do(c) }
+func (f *fakeLedger) UnblockSeats(_ context.Context, c ledger.UnblockSeats) error { return f.do(c) }
+func (f *fakeLedger) MoveCapacity(_ context.Context, c ledger.MoveCapacity) error { return f.do(c) }
+func (f *fakeLedger) SetCapacity(_ context.Context, c ledger.SetCapacity) error   { return f.do(c) }
+
+func (f *fakeLedger) StaffRelease(_ context.Context, c ledger.StaffRelease) (ledger.Hold, error) {
+	return f.holds[c.Hold], f.do(c)
+}
+
+func (f *fakeLedger) CancelOrder(_ context.Context, c ledger.CancelOrder) (ledger.Order, error) {
+	return f.orders[c.Order], f.do(c)
 }
 
 func (f *fakeLedger) Hold(_ context.Context, id usher.HoldID) (ledger.Hold, error) {

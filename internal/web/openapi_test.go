@@ -45,7 +45,7 @@ var parameter = regexp.MustCompile(`\{(\w+)\}`)
 var exampleIDs = map[string]string{
 	"eventId": "evt_7", "holdId": usher.NewHoldID(event).String(), "orderId": usher.NewOrderID(event).String(),
 	"ticketId": usher.NewTicketID(event).String(), "deviceId": usher.NewDeviceID(event).String(),
-	"redemptionId": usher.NewRedemptionID(event).String(), "hash": "0123", "provider": "stripe",
+	"redemptionId": usher.NewRedemptionID(event).String(), "hash": "0123", "tierId": "meadow", "provider": "stripe",
 }
 
 func operations(t *testing.T, w *world) []operation {

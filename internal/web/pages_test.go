@@ -20,6 +20,14 @@ type fakeCatalog struct {
 	created []catalog.NewEvent
 	// tiers are those of the event instead of one seated tier.
 	tiers []catalog.Tier
+	// standing is what SetStanding was called with; draft makes the event one.
+	standing []catalog.Standing
+	draft    bool
+}
+
+func (f *fakeCatalog) SetStanding(_ context.Context, _ usher.EventID, tiers []catalog.Standing) (catalog.Event, error) {
+	f.standing = tiers
+	return f.event(), nil
 }
 
 func (f *fakeCatalog) event() catalog.Event {
@@ -30,11 +38,15 @@ func (f *fakeCatalog) event() catalog.Event {
 	if tiers == nil {
 		tiers = []catalog.Tier{{ID: "floor", Name: nasty, Kind: catalog.TierSeated, Price: usher.Money{AmountMinor: 120000, Currency: "TWD"}}}
 	}
-	return catalog.Event{
+	e := catalog.Event{
 		ID: event, Slug: "nasty", Name: nasty, Venue: nasty, StartsAt: published.AddDate(0, 1, 0), TimeZone: "Asia/Taipei", Currency: "TWD",
 		Rules: rules, Status: catalog.StatusPublished, PublishedAt: &published, CreatedAt: published,
 		Tiers: tiers,
 	}
+	if f.draft {
+		e.Status, e.PublishedAt = catalog.StatusDraft, nil
+	}
+	return e
 }
 
 func (f *fakeCatalog) Get(_ context.Context, id usher.EventID) (catalog.Event, error) {

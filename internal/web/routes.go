@@ -11,6 +11,8 @@ func (s *Server) addAPI() {
 	s.addRedemption()
 	s.addChanges()
 	s.addEventAdmin()
+	s.addQuotas()
+	s.addStaff()
 	s.addAdmin()
 	s.addAudit()
 }
