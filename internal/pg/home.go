@@ -166,6 +166,13 @@ var plannerParams = map[string]string{
 	"jit":              "off",
 }
 
+// auditParams keep the audit from plans for few rows: it reads whole events, and
+// statistics that do not know an event yet promise none of them.
+var auditParams = map[string]string{
+	"enable_nestloop": "off",
+	"jit":             "off",
+}
+
 func openPool(ctx context.Context, cfg Config, url string, schema Schema) (*pgxpool.Pool, error) {
 	pc, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -184,6 +191,7 @@ func openPool(ctx context.Context, cfg Config, url string, schema Schema) (*pgxp
 	switch {
 	case cfg.readOnly:
 		pc.ConnConfig.RuntimeParams["default_transaction_read_only"] = "on"
+		maps.Copy(pc.ConnConfig.RuntimeParams, auditParams)
 	case schema == SchemaShard:
 		maps.Copy(pc.ConnConfig.RuntimeParams, plannerParams)
 	}
