@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -232,6 +233,11 @@ func TestPlantedViolations(t *testing.T) {
 			FROM order_line WHERE seat_id = 'S04'`},
 		{"confirmed_order_owns_its_places", "a seat lost", `UPDATE seat_inventory SET status = 'available', hold_id = NULL, order_id = NULL WHERE seat_id = 'S08'`},
 		{"confirmed_order_owns_its_places", "a line lost", `DELETE FROM order_line WHERE seat_id = 'S08'`},
+		{"confirmed_order_owns_its_units", "sold from another bucket", `UPDATE order_line SET bucket = bucket + 1 WHERE bucket IS NOT NULL AND state = 'sold'`},
+		{"confirmed_order_owns_its_units", "a unit lost", `DELETE FROM order_line WHERE (order_id, line) IN (SELECT order_id, line FROM order_line WHERE bucket IS NOT NULL AND state = 'sold' LIMIT 1)`},
+		{"hold_counts_its_places", "more than it has", `UPDATE hold SET places = places + 1 WHERE 'S00' = ANY (seat_ids)`},
+		{"hold_counts_its_places", "a seat twice", `UPDATE hold SET seat_ids = ARRAY['S00', 'S00'] WHERE 'S00' = ANY (seat_ids)`},
+		{"hold_counts_its_places", "units lost", `DELETE FROM hold_line`},
 		{"sold_seat_has_order", "sold to nobody", `UPDATE seat_inventory SET status = 'sold', hold_id = gen_random_uuid(), order_id = gen_random_uuid() WHERE seat_id = 'S30'`},
 		{"sold_seat_has_order", "sold by a voided order", `UPDATE orders SET status = 'voided' WHERE order_id = (SELECT order_id FROM seat_inventory WHERE seat_id = 'S07')`},
 		{"pending_seat_has_order", "order gone", `UPDATE seat_inventory SET order_id = gen_random_uuid() WHERE seat_id = 'S02'`},
@@ -239,6 +245,7 @@ func TestPlantedViolations(t *testing.T) {
 		{"held_seat_has_hold", "hold ended", `UPDATE hold SET status = 'released' WHERE 'S00' = ANY (seat_ids)`},
 		{"held_seat_has_hold", "other deadline", `UPDATE seat_inventory SET hold_expires_at = hold_expires_at + interval '1 second' WHERE seat_id = 'S01'`},
 		{"live_hold_owns_its_seats", "a seat given away", `UPDATE seat_inventory SET status = 'available', hold_id = NULL, hold_expires_at = NULL WHERE seat_id = 'S01'`},
+		{"live_hold_owns_its_seats", "a pending seat with another deadline", `UPDATE seat_inventory SET hold_expires_at = hold_expires_at + interval '1 second' WHERE seat_id = 'S03'`},
 		{"live_hold_owns_its_seats", "a pending seat given away", `UPDATE seat_inventory SET hold_id = gen_random_uuid() WHERE seat_id = 'S03'`},
 		{"order_matches_hold", "other account", `UPDATE orders SET account_id = gen_random_uuid() WHERE status = 'payment_pending'`},
 		{"order_matches_hold", "hold still held", `UPDATE hold SET status = 'held' WHERE 'S07' = ANY (seat_ids)`},
@@ -286,6 +293,8 @@ func TestPlantedViolations(t *testing.T) {
 		{"one_redemption_per_code", "used without a claim", `UPDATE code SET status = 'used', used_at = clock_timestamp() WHERE seat_id = 'S06'`},
 		{"one_meaning_per_key", "one key, two holds", `INSERT INTO hold SELECT gen_random_uuid(), event_id, account_id, session_id, status, expires_at, grace_until, seat_ids, tier_ids,
 			standing_ids, places, price_version, amount_minor, currency, idempotency_key, request_digest, created_at, ended_at FROM hold WHERE status = 'released' LIMIT 1`},
+		{"one_meaning_per_key", "an order that is not there", `UPDATE idempotency_record SET result = '{"orderId": "ord_00000000000000000000000000"}' WHERE operation = 'checkout'`},
+		{"one_meaning_per_key", "another's order", `UPDATE idempotency_record SET account_id = gen_random_uuid() WHERE operation = 'checkout'`},
 		{"one_meaning_per_key", "refused and granted", `INSERT INTO idempotency_record SELECT event_id, account_id, 'hold', idempotency_key, '\x00', '{"code":"sale_closed"}', now(), now() + interval '1 day'
 			FROM hold WHERE status = 'held' LIMIT 1`},
 	} {
@@ -310,10 +319,31 @@ func TestPlantedViolations(t *testing.T) {
 // A check that has no planted violation is no check.
 func TestEveryCheckIsPlanted(t *testing.T) {
 	h := newHouse(t)
-	raw := plantedChecks(t)
+	planted := plantedChecks(t)
 	for _, c := range h.audit().Checks {
-		if !raw[c.Check] {
+		if len(planted[c.Check]) == 0 {
 			t.Errorf("%s has no planted violation", c.Check)
 		}
+	}
+}
+
+// The page lists exactly these checks, what they prove, and what is planted.
+func TestPageListsTheChecks(t *testing.T) {
+	page, err := os.ReadFile("../../docs/audit.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want, got []string
+	planted := plantedChecks(t)
+	for _, c := range newHouse(t).audit().Checks {
+		want = append(want, fmt.Sprintf("| `%s` | %s | %s |", c.Check, c.Proves, strings.Join(planted[c.Check], ", ")))
+	}
+	for line := range strings.Lines(string(page)) {
+		if strings.HasPrefix(line, "| `") {
+			got = append(got, strings.TrimSpace(line))
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the table of docs/audit.md should be:\n%s", strings.Join(want, "\n"))
 	}
 }

@@ -5,6 +5,8 @@ package audit
 var checks = []check{
 	{"one_sold_order_per_seat", "No seat has more than one sold order line.", query(sqlSoldTwice)},
 	{"confirmed_order_owns_its_places", "A confirmed order owns exactly the places it records, and its hold's places are the same.", query(sqlConfirmedOwns)},
+	{"confirmed_order_owns_its_units", "A confirmed order's places without seats are those of its hold, bucket by bucket.", query(sqlConfirmedUnits)},
+	{"hold_counts_its_places", "A hold's number of places is that of its seats, none twice, and its units.", query(sqlHoldPlaces)},
 	{"sold_seat_has_order", "Every sold seat points to one confirmed order that has a sold line for it.", query(sqlSoldSeat)},
 	{"pending_seat_has_order", "Every pending seat points to an order that is being paid for or given up, with the same hold.", query(sqlPendingSeat)},
 	{"held_seat_has_hold", "Every held seat belongs to a hold of its event, names its deadline, and that hold is live or past its deadline.", query(sqlHeldSeat)},
@@ -23,7 +25,7 @@ var checks = []check{
 	{"operation_has_work", "No payment operation is open without a next look or a place among the parked.", query(sqlIdleOperation)},
 	{"ticket_per_place", "Each captured order that the ticket issuer has passed has exactly one ticket per place, and no ticket lacks its order.", tickets},
 	{"one_redemption_per_code", "A code has one redemption exactly when it was claimed, and none is back in unused.", query(sqlRedemptions)},
-	{"one_meaning_per_key", "A key's stored result is of its own account and event, and a granted checkout names an existing order.", query(sqlKeys)},
+	{"one_meaning_per_key", "A key stands for one result, and a granted checkout names an order of the same account and event.", keys},
 }
 
 const (
@@ -45,6 +47,24 @@ LEFT JOIN LATERAL (
     SELECT array_agg(id ORDER BY id) AS seats FROM hold, unnest(seat_ids) id WHERE hold_id = o.hold_id) h ON true
 WHERE o.event_id = $1 AND o.status = 'confirmed'
     AND (l.seats IS DISTINCT FROM s.seats OR l.seats IS DISTINCT FROM h.seats)`
+
+	sqlConfirmedUnits = `
+SELECT order_id::text, format('%s of bucket %s/%s held, %s sold', coalesce(held, 0), tier_id, bucket, coalesce(sold, 0))
+FROM (
+    SELECT o.order_id, l.tier_id, l.bucket, l.quantity AS held FROM orders o JOIN hold_line l ON l.hold_id = o.hold_id
+    WHERE o.event_id = $1 AND o.status = 'confirmed') h
+FULL JOIN (
+    SELECT o.order_id, l.tier_id, l.bucket, count(*) AS sold FROM orders o JOIN order_line l ON l.order_id = o.order_id
+    WHERE o.event_id = $1 AND o.status = 'confirmed' AND l.bucket IS NOT NULL AND l.state = 'sold'
+    GROUP BY o.order_id, l.tier_id, l.bucket) s USING (order_id, tier_id, bucket)
+WHERE held IS DISTINCT FROM sold`
+
+	sqlHoldPlaces = `
+SELECT h.hold_id::text, format('%s places, %s seats of which %s differ, %s units', h.places, cardinality(h.seat_ids), s.n, l.n)
+FROM hold h
+CROSS JOIN LATERAL (SELECT count(DISTINCT id) AS n FROM unnest(h.seat_ids) id) s
+CROSS JOIN LATERAL (SELECT coalesce(sum(quantity), 0) AS n FROM hold_line WHERE hold_id = h.hold_id) l
+WHERE h.event_id = $1 AND (s.n <> cardinality(h.seat_ids) OR h.places <> s.n + l.n)`
 
 	sqlSoldSeat = `
 SELECT s.seat_id, format('sold to %s, which is %s', s.order_id, coalesce(o.status, 'missing'))
@@ -218,16 +238,4 @@ FULL JOIN (
     ON r.ticket_id = c.ticket_id
 WHERE c.ticket_id IS NULL OR r.n > 1 OR c.redemption_id IS DISTINCT FROM r.redemption_id
     OR (r.ticket_id IS NOT NULL) <> (c.status IN ('processing', 'used', 'abnormal') OR c.status = 'voided' AND c.redemption_id IS NOT NULL)`
-
-	sqlKeys = `
-SELECT r.idempotency_key, format('%s of %s names %s', r.operation, r.account_id, coalesce(r.result ->> 'orderId', r.result ->> 'code', 'nothing'))
-FROM idempotency_record r
-LEFT JOIN hold h ON r.operation = 'hold' AND h.event_id = r.event_id AND h.account_id = r.account_id AND h.idempotency_key = r.idempotency_key
-WHERE r.event_id = $1
-    AND (h.hold_id IS NOT NULL AND r.expires_at > clock_timestamp()
-        OR (r.result ->> 'orderId' IS NULL) = (r.result ->> 'code' IS NULL)
-        OR r.result ->> 'orderId' IS NOT NULL AND r.operation <> 'checkout')
-UNION ALL
-SELECT idempotency_key, format('%s holds with one key', count(*)) FROM hold
-WHERE event_id = $1 GROUP BY account_id, idempotency_key HAVING count(*) > 1`
 )
