@@ -144,8 +144,12 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// audit has the event's invariants checked and returns how many are violated.
-func (c *caller) audit(ctx context.Context, admin, event string) (int, error) {
+// finish ends the event's sale, which nobody else is to meet, has its invariants
+// checked, and returns how many are violated.
+func (c *caller) finish(ctx context.Context, admin, event string) (int, error) {
+	if err := c.must(ctx, http.MethodPost, "/v1/admin/events/"+event+"/close", admin, struct{}{}, nil); err != nil {
+		return 0, fmt.Errorf("end sale: %w", err)
+	}
 	var report struct {
 		Violations int `json:"violations"`
 	}

@@ -35,7 +35,7 @@ func HoldsHTTP(ctx context.Context, t Target, cfg HTTPConfig, res *HoldsResult) 
 	res.HTTPAcceptedPerSecond, res.HTTPOfferedPerSecond = m.acceptedPerSecond(), cfg.Rate
 	res.HTTPP50Ms, res.HTTPP99Ms, res.HTTPErrors = m.latency.ms(50), m.latency.ms(99), m.failed.Load()
 	res.HTTPConflictShare, res.HTTPFirstError = m.conflictShare(), m.firstFailure()
-	res.AuditViolations, err = c.audit(ctx, t.AdminToken, event)
+	res.AuditViolations, err = c.finish(ctx, t.AdminToken, event)
 	return err
 }
 

@@ -99,7 +99,7 @@ func Hotseat(ctx context.Context, t Target, clients int) (HotseatResult, error) 
 			res.FirstError = p.first
 		}
 	}
-	res.AuditViolations, err = c.audit(ctx, t.AdminToken, event)
+	res.AuditViolations, err = c.finish(ctx, t.AdminToken, event)
 	return res, err
 }
 

@@ -111,7 +111,7 @@ func Mixed(ctx context.Context, t Target, cfg MixedConfig) (MixedResult, error) 
 	if err := ctx.Err(); err != nil {
 		return res, err
 	}
-	res.AuditViolations, err = sale.audit(ctx, t.AdminToken, sale.event)
+	res.AuditViolations, err = sale.finish(ctx, t.AdminToken, sale.event)
 	return res, err
 }
 
