@@ -74,7 +74,7 @@ func (r *Rooms) inShard(ctx context.Context, event usher.EventID, fn func(ctx co
 }
 
 // touchShare is the part of the idle window within which a session is written at
-// most once, however busy it is.
+// most once, however busy it is, and to which hold deadlines are rounded up.
 const touchShare = 20
 
 // touches collects what sessions did since the last write.
@@ -111,6 +111,10 @@ func (r *Rooms) Touch(session usher.SessionID, until time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	m, known := t.marks[session]
+	if !until.IsZero() {
+		// Rounded up, so that a buyer who holds again and again is not written each time.
+		until = until.Truncate(pause).Add(pause)
+	}
 	further := until.After(m.until)
 	if known && !further && now.Sub(m.at) < pause {
 		return
