@@ -32,7 +32,7 @@ const (
 	// readerWindow is how many entries one step passes at most.
 	readerWindow = 20_000
 	// readerPoll finds what other processes committed; commits of this process
-	// wake readers at once.
+	// wake at once the readers that want their entries.
 	readerPoll = 500 * time.Millisecond
 
 	sqlEnsureCursors = `
@@ -70,7 +70,7 @@ func (l *Ledger) RunReader(ctx context.Context, r Reader) error {
 }
 
 func (l *Ledger) readShard(ctx context.Context, pool *pgxpool.Pool, r Reader) {
-	wake, stop := l.watchers.watchAll()
+	wake, stop := l.watchers.watchAll(r.Types)
 	defer stop()
 	tick := time.NewTicker(readerPoll)
 	defer tick.Stop()

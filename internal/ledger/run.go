@@ -199,7 +199,7 @@ func (l *Ledger) finish(ctx context.Context, tx pgx.Tx, s *state, then error) er
 		return fmt.Errorf("%w (%w)", pg.ErrCommitUnknown, err)
 	}
 	if len(s.entries) > 0 {
-		l.watchers.wake(s.event)
+		l.watchers.wake(s.event, s.entries)
 	}
 	return then
 }

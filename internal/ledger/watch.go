@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"slices"
 	"sync"
 
 	"usher"
@@ -11,7 +12,8 @@ import (
 type watchers struct {
 	mu     sync.Mutex
 	events map[usher.EventID]map[chan struct{}]bool
-	all    map[chan usher.EventID]bool
+	// all holds the readers with the types of entry each wants; nil is all.
+	all map[chan usher.EventID][]EntryType
 }
 
 // Watch returns a channel that receives after commits of this process to the
@@ -36,15 +38,16 @@ func (l *Ledger) Watch(event usher.EventID) (wake <-chan struct{}, stop func()) 
 	}
 }
 
-// watchAll receives the events that committed; a full channel drops the news.
-func (w *watchers) watchAll() (wake <-chan usher.EventID, stop func()) {
+// watchAll receives the events that committed an entry of one of the types (nil
+// is any); a full channel drops the news.
+func (w *watchers) watchAll(types []EntryType) (wake <-chan usher.EventID, stop func()) {
 	c := make(chan usher.EventID, 256)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.all == nil {
-		w.all = map[chan usher.EventID]bool{}
+		w.all = map[chan usher.EventID][]EntryType{}
 	}
-	w.all[c] = true
+	w.all[c] = types
 	return c, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -52,7 +55,8 @@ func (w *watchers) watchAll() (wake <-chan usher.EventID, stop func()) {
 	}
 }
 
-func (w *watchers) wake(event usher.EventID) {
+// wake tells of the entries that were committed to the event.
+func (w *watchers) wake(event usher.EventID, entries []*Entry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for c := range w.events[event] {
@@ -61,7 +65,10 @@ func (w *watchers) wake(event usher.EventID) {
 		default:
 		}
 	}
-	for c := range w.all {
+	for c, types := range w.all {
+		if types != nil && !slices.ContainsFunc(entries, func(e *Entry) bool { return slices.Contains(types, e.Type) }) {
+			continue
+		}
 		select {
 		case c <- event:
 		default:
