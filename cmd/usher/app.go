@@ -183,13 +183,17 @@ func (a *app) start(s *supervisor) {
 	if a.cfg.has(roleShop) {
 		s.run("seat maps", loop(a.hub.Run))
 	}
+	if a.cfg.has(roleShop) || a.cfg.has(roleWorker) {
+		// Whoever commits a hold sends its message.
+		s.run("expiry messages", a.ledger.RunExpiry)
+	}
 	// Checkouts of this process are driven here, whoever works the due rows.
 	s.run("checkout", a.checkout.Run)
 	if !a.cfg.has(roleWorker) {
 		return
 	}
 	s.run("due work", a.runner.Run)
-	s.run("expiry", a.ledger.RunSweeper)
+	s.run("expiry sweep", a.ledger.RunSweeper)
 	s.run("tickets", func(ctx context.Context) error { return a.ledger.RunReader(ctx, a.redeemer.Issuer()) })
 	s.run("ticket mails", func(ctx context.Context) error { return a.ledger.RunReader(ctx, a.notifier.Reader()) })
 	s.run("redemptions", a.redeemer.Run)

@@ -3,7 +3,7 @@
 // armed costs one atomic load.
 //
 // Points are armed by the environment variable USHER_FAULTS at start ("name=kill",
-// "name=error", "name=delay:50ms", "name@3=kill" for the third pass,
+// "name=error", "name=twice", "name=delay:50ms", "name@3=kill" for the third pass,
 // comma-separated) or by Arm from a test in the same process.
 package fault
 
@@ -24,6 +24,10 @@ import (
 // ErrInjected is what an armed "error" action returns.
 var ErrInjected = errors.New("injected fault")
 
+// ErrTwice is what an armed "twice" action returns; points that send something
+// then send it twice.
+var ErrTwice = errors.New("injected repetition")
+
 // Action is what happens when a point is reached.
 type Action func(ctx context.Context) error
 
@@ -35,6 +39,9 @@ func Kill(context.Context) error {
 
 // Fail makes the point return ErrInjected.
 func Fail(context.Context) error { return ErrInjected }
+
+// Twice makes a point that knows ErrTwice do what it guards twice.
+func Twice(context.Context) error { return ErrTwice }
 
 // Delay makes the point wait, or return early when ctx ends.
 func Delay(d time.Duration) Action {
@@ -141,6 +148,8 @@ func parseAction(s string) (Action, error) {
 		return Kill, nil
 	case "error":
 		return Fail, nil
+	case "twice":
+		return Twice, nil
 	case "delay":
 		d, err := time.ParseDuration(arg)
 		if err != nil {

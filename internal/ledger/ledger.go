@@ -22,6 +22,7 @@ type Ledger struct {
 	prices   priceCache
 	codes    CodeVoider
 	watchers watchers
+	messages *messages
 
 	mu sync.Mutex
 	// epochs is the highest writer epoch this process has seen per event.
@@ -48,7 +49,7 @@ func WithCodes(v CodeVoider) Option { return func(l *Ledger) { l.codes = v } }
 
 // New makes a ledger on the homes.
 func New(homes *pg.Homes, opts ...Option) *Ledger {
-	l := &Ledger{homes: homes, log: slog.Default(), epochs: map[usher.EventID]int64{}}
+	l := &Ledger{homes: homes, log: slog.Default(), epochs: map[usher.EventID]int64{}, messages: newMessages()}
 	for _, o := range opts {
 		o(l)
 	}

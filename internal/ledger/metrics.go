@@ -16,6 +16,9 @@ type metrics struct {
 	commands     *prometheus.CounterVec
 	reruns       *prometheus.CounterVec
 	expired      prometheus.Counter
+	messages     *prometheus.CounterVec
+	backlog      *prometheus.GaugeVec
+	oldest       *prometheus.GaugeVec
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -41,8 +44,17 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		expired: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "usher_ledger_holds_expired_total", Help: "Holds expired by deadline.",
 		}),
+		messages: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "usher_ledger_expiry_messages_total", Help: "Expiry messages, one for an event's deadlines within a quarter of a second: sent, dropped (no room), lost (by a test).",
+		}, []string{"result"}),
+		backlog: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "usher_ledger_expiry_backlog", Help: "Holds past their deadline that the sweep found not freed, by shard, at most 10000 per event.",
+		}, []string{"shard"}),
+		oldest: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "usher_ledger_expiry_oldest_seconds", Help: "How long ago the oldest deadline was that the sweep found not freed, by shard; 0 without any.",
+		}, []string{"shard"}),
 	}
-	r.MustRegister(m.groupSize, m.groupSeconds, m.lockSeconds, m.commands, m.reruns, m.expired)
+	r.MustRegister(m.groupSize, m.groupSeconds, m.lockSeconds, m.commands, m.reruns, m.expired, m.messages, m.backlog, m.oldest)
 	return m
 }
 

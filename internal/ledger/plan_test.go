@@ -6,6 +6,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -62,6 +63,24 @@ func TestHotPlans(t *testing.T) {
 		FROM generate_series(1, 100000) i`)
 	check("100,000 rows ")
 	h.exec(h.pool, `TRUNCATE seat_inventory`)
+}
+
+// What is due is found by its time in the index, however many holds live.
+func TestDueHoldsByIndex(t *testing.T) {
+	h := newHall(t, 1, nil)
+	sql := strings.NewReplacer("$1", "7", "$2", "256").Replace(ledgerStatements(t)["sqlDueHolds"])
+	rows, err := h.pool.Query(t.Context(), "EXPLAIN "+sql)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(plan, "\n")
+	if !strings.Contains(text, "using hold_due") || !regexp.MustCompile(`Index Cond: .*expires_at`).MatchString(text) {
+		t.Errorf("due holds are found so:\n%s", text)
+	}
 }
 
 // explain returns the node types of the statement's generic plan on event tables.

@@ -195,6 +195,7 @@ func (l *Ledger) finish(ctx context.Context, tx pgx.Tx, s *state, then error) er
 	if err := pg.Commit(ctx, tx); err != nil {
 		return err
 	}
+	l.scheduleExpiry(s)
 	if err := fault.Point(ctx, "ledger.after_commit"); err != nil {
 		return fmt.Errorf("%w (%w)", pg.ErrCommitUnknown, err)
 	}

@@ -21,7 +21,8 @@ import (
 // B20 release meets confirmation. A column is a fault: K the process is killed,
 // R the answer is lost, D duplicate, L late, P the database crashes, C its clock
 // moves. K is here; P and C are in cluster_test.go, R, D and L of B02 to B04 in
-// commit_test.go, those of B05 and B19 in expiry_test.go, B20 in linear_test.go.
+// commit_test.go, those of B05 and B19 in messages_test.go and expiry_test.go, B20
+// in linear_test.go.
 
 const (
 	envAccount = "USHER_VERIFY_ACCOUNT"
@@ -53,8 +54,11 @@ func playScene(ctx context.Context, l *ledger.Ledger) error {
 	if err != nil {
 		return err
 	}
-	if os.Getenv(envScene) == "sweep" {
+	switch os.Getenv(envScene) {
+	case "sweep":
 		return l.RunSweeper(ctx)
+	case "messages":
+		return l.RunExpiry(ctx)
 	}
 	var a usher.AccountID
 	if err := a.UnmarshalText([]byte(os.Getenv(envAccount))); err != nil {
