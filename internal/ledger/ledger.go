@@ -24,6 +24,9 @@ type Ledger struct {
 	watchers watchers
 	messages *messages
 
+	// waitingMax is how many holds of one event may wait for a group.
+	waitingMax int
+
 	mu sync.Mutex
 	// epochs is the highest writer epoch this process has seen per event.
 	epochs map[usher.EventID]int64
@@ -49,14 +52,14 @@ func WithCodes(v CodeVoider) Option { return func(l *Ledger) { l.codes = v } }
 
 // New makes a ledger on the homes.
 func New(homes *pg.Homes, opts ...Option) *Ledger {
-	l := &Ledger{homes: homes, log: slog.Default(), epochs: map[usher.EventID]int64{}, messages: newMessages()}
+	l := &Ledger{homes: homes, log: slog.Default(), epochs: map[usher.EventID]int64{}, messages: newMessages(), waitingMax: waitingMax}
 	for _, o := range opts {
 		o(l)
 	}
 	if l.metrics == nil {
 		l.metrics = newMetrics(prometheus.NewRegistry())
 	}
-	l.group = pg.NewGroup(groupMax, waitingMax, l.runGroup)
+	l.group = pg.NewGroup(groupMax, l.waitingMax, l.runGroup)
 	return l
 }
 
@@ -184,6 +187,11 @@ func (l *Ledger) ExpireHolds(ctx context.Context, event usher.EventID) (int, err
 	a, err := l.first(ctx, event, expireHolds{})
 	return a.freed, err
 }
+
+// Pressure says how many of the new holds that may wait for a group of the event
+// in this process do, from 0 to 1, where PlaceHold refuses. Callers shed what is
+// less than a hold well before.
+func (l *Ledger) Pressure(event usher.EventID) float64 { return l.group.Pressure(event) }
 
 // first sends completing work, which goes before new holds and is never shed.
 // Ids come from outside, so the event may not exist: that is "no such thing".

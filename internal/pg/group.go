@@ -82,6 +82,17 @@ func (g *Group[K, C, R]) Waiting(key K) int {
 	return 0
 }
 
+// Pressure says how full the ordinary lane of the key is, from 0 to 1, where it
+// refuses.
+func (g *Group[K, C, R]) Pressure(key K) float64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if l := g.lanes[key]; l != nil {
+		return float64(len(l.ordinary)) / float64(g.waitingMax)
+	}
+	return 0
+}
+
 func (g *Group[K, C, R]) do(ctx context.Context, key K, cmd C, first bool) (R, error) {
 	it := &Item[C, R]{Cmd: cmd, ctx: ctx, done: make(chan outcome[R], 1)}
 	if !g.enqueue(key, it, first) {

@@ -77,8 +77,8 @@ func TestGroupLanes(t *testing.T) {
 		for i := 11; i <= 15; i++ {
 			do(i, g.First, "")
 		}
-		if g.Waiting("k") != 8 {
-			t.Errorf("%d wait, want 8", g.Waiting("k"))
+		if g.Waiting("k") != 8 || g.Pressure("k") != 1 || g.Pressure("other") != 0 {
+			t.Errorf("%d wait, want 8; pressure %v and %v", g.Waiting("k"), g.Pressure("k"), g.Pressure("other"))
 		}
 		close(gate)
 		wg.Wait()
