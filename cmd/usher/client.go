@@ -45,6 +45,8 @@ type problem struct {
 	Code   usher.Code `json:"code"`
 	Title  string     `json:"title"`
 	Detail string     `json:"detail"`
+	// Seats are the places that were the reason.
+	Seats []usher.SeatID `json:"seats"`
 }
 
 // call sends a request and decodes the answer into out. A refusal comes back as
@@ -100,6 +102,12 @@ func refusal(status int, answer []byte) error {
 	}
 	if p.Detail == "" {
 		p.Detail = p.Title
+	}
+	for i, seat := range p.Seats {
+		if i == 0 {
+			p.Detail += ":"
+		}
+		p.Detail += " " + string(seat)
 	}
 	return &usher.Error{Code: p.Code, Message: fmt.Sprintf("%s (%s)", p.Detail, p.Code)}
 }

@@ -210,8 +210,14 @@ func (r *running) signIn(t *testing.T, email string) caller {
 // buy walks from the queue to captured tickets and returns the order and its codes.
 func (r *running) buy(t *testing.T, buyer caller, event demoEvent, seats []string, key string) (order string, codes []string) {
 	t.Helper()
+	return r.buyPlaces(t, buyer, event, map[string]any{"seatIds": seats}, len(seats), key)
+}
+
+// buyPlaces is buy for whatever a hold can ask for.
+func (r *running) buyPlaces(t *testing.T, buyer caller, event demoEvent, hold map[string]any, places int, key string) (order string, codes []string) {
+	t.Helper()
 	path := "/v1/events/" + event.EventID.String()
-	hold := map[string]any{"seatIds": seats, "idempotencyKey": key}
+	hold["idempotencyKey"] = key
 	if event.Queue {
 		if g := buyer.do("POST", path+"/holds", hold); g.status != 403 || g.text("code") != string(usher.CodeAdmissionRequired) {
 			t.Errorf("hold without admission: %d %s", g.status, g.raw)
@@ -228,7 +234,7 @@ func (r *running) buy(t *testing.T, buyer caller, event demoEvent, seats []strin
 	buyer.poll("/v1/orders/"+order, func(g got) bool { return g.text("orderStatus") == "confirmed" && g.text("capturedAt") != "" })
 	tickets := buyer.poll("/v1/orders/"+order+"/tickets", func(g got) bool {
 		list, _ := g.body["tickets"].([]any)
-		return len(list) == len(seats)
+		return len(list) == places
 	})
 	for _, k := range tickets.body["tickets"].([]any) {
 		ticket := k.(map[string]any)
@@ -309,6 +315,7 @@ func TestDemo(t *testing.T) {
 	r.checkGate(t, codes)
 	r.checkStream(t, club)
 	r.checkForeign(t, order)
+	r.checkPlaces(t, r.Events[2], r.Events[3])
 	r.checkCommands(t)
 
 	before := r.demoReady
@@ -407,15 +414,15 @@ func (r *running) checkCommands(t *testing.T) {
 	r.usher(t, exitOK, "3 seats", "event", "import", file, "--slug", "bar", "--name", "Bar 酒吧", "--venue", "Back room",
 		"--starts-at", "2027-03-01 20:00", "--time-zone", "Europe/Berlin", "--currency", "EUR", "--no-queue", "--price", "bar=1500")
 	r.usher(t, exitOK, "Bar 酒吧", "event", "list")
-	r.usher(t, exitOK, "published", "event", "publish", "evt_5", "--reason", "ready")
+	r.usher(t, exitOK, "published", "event", "publish", "evt_6", "--reason", "ready")
 	for _, move := range []struct{ verb, sale string }{{"open", "open"}, {"pause", "paused"}, {"resume", "open"}, {"close", "closed"}} {
-		r.usher(t, exitOK, "its sale is "+move.sale, "event", move.verb, "evt_5")
+		r.usher(t, exitOK, "its sale is "+move.sale, "event", move.verb, "evt_6")
 	}
-	r.usher(t, exitOK, `"sale": "closed"`, "event", "status", "evt_5")
-	r.usher(t, exitRefused, "state_conflict", "event", "open", "evt_5")
+	r.usher(t, exitOK, `"sale": "closed"`, "event", "status", "evt_6")
+	r.usher(t, exitRefused, "state_conflict", "event", "open", "evt_6")
 	r.usher(t, exitRefused, "not_found", "event", "status", "evt_99")
 	admin := caller{t: t, base: r.URL, token: r.AdminToken}
-	actions := admin.must(200, "GET", "/v1/admin/actions?target=evt_5", nil)
+	actions := admin.must(200, "GET", "/v1/admin/actions?target=evt_6", nil)
 	for _, verb := range []string{"event.import", "event.prices", "event.publish", "event.close"} {
 		if !bytes.Contains(actions.raw, []byte(verb)) {
 			t.Errorf("the list of actions lacks %s: %s", verb, actions.raw)

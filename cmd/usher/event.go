@@ -16,14 +16,20 @@ import (
 
 // eventCmd steers events of a running usher through its API.
 type eventCmd struct {
-	List    listEventsCmd  `cmd:"" help:"List every event, drafts too."`
-	Status  eventStatusCmd `cmd:"" help:"Show an event with its rules in force and its queue."`
-	Import  importCmd      `cmd:"" help:"Make a draft from a chart file with its prices, or give a draft another chart."`
-	Publish publishCmd     `cmd:"" help:"Publish a draft."`
-	Open    openCmd        `cmd:"" help:"Open the sale now."`
-	Pause   pauseCmd       `cmd:"" help:"Stop admission and new holds."`
-	Resume  resumeCmd      `cmd:"" help:"Open a paused sale again."`
-	Close   closeCmd       `cmd:"" help:"End the sale for good."`
+	List     listEventsCmd  `cmd:"" help:"List every event, drafts too."`
+	Status   eventStatusCmd `cmd:"" help:"Show an event with its rules in force and its queue."`
+	Create   createCmd      `cmd:"" help:"Make a draft without a chart, for general admission."`
+	Import   importCmd      `cmd:"" help:"Make a draft from a chart file with its prices, or give a draft another chart."`
+	Standing standingCmd    `cmd:"" help:"Give a draft its tiers without seats."`
+	Publish  publishCmd     `cmd:"" help:"Publish a draft."`
+	Open     openCmd        `cmd:"" help:"Open the sale now."`
+	Pause    pauseCmd       `cmd:"" help:"Stop admission and new holds."`
+	Resume   resumeCmd      `cmd:"" help:"Open a paused sale again."`
+	Close    closeCmd       `cmd:"" help:"End the sale for good."`
+	Block    blockCmd       `cmd:"" help:"Take seats out of sale."`
+	Unblock  unblockCmd     `cmd:"" help:"Put blocked seats back on sale."`
+	Quota    quotaCmd       `cmd:"" help:"Show the buckets of a tier without seats, or move free places between them."`
+	Capacity capacityCmd    `cmd:"" help:"Change how many places a tier without seats has."`
 }
 
 // eventAnswer is what commands read of the API's answer.
@@ -37,6 +43,7 @@ type eventAnswer struct {
 	Sale     string        `json:"sale"`
 	Queue    bool          `json:"queue"`
 	Seats    int           `json:"seats"`
+	Standing int           `json:"standing"`
 }
 
 type listEventsCmd struct {
@@ -62,9 +69,9 @@ func (c *listEventsCmd) Run(p *process) error {
 		return fmt.Errorf("read answer: %w", err)
 	}
 	w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "EVENT\tSTATUS\tSALE\tSEATS\tSTARTS\tNAME")
+	fmt.Fprintln(w, "EVENT\tSTATUS\tSALE\tSEATS\tSTANDING\tSTARTS\tNAME")
 	for _, e := range list.Events {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\n", e.EventID, e.Status, e.Sale, e.Seats, e.StartsAt.Format("2006-01-02 15:04Z"), e.Name)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", e.EventID, e.Status, e.Sale, e.Seats, e.Standing, e.StartsAt.Format("2006-01-02 15:04Z"), e.Name)
 	}
 	return w.Flush()
 }
@@ -97,22 +104,60 @@ func printJSON(p *process, raw json.RawMessage) error {
 	return err
 }
 
+// newEventFlags describe an event that is to be made.
+type newEventFlags struct {
+	Slug     string `help:"Unique name of the new event."`
+	Name     string `help:"Its name."`
+	Venue    string `help:"Where it takes place."`
+	StartsAt string `help:"When it starts, in its time zone: 2026-12-24 19:30."`
+	TimeZone string `help:"IANA zone of the venue, for example Asia/Taipei."`
+	OpensAt  string `help:"When the sale opens by itself; without it, it opens by hand."`
+	Currency string `help:"ISO 4217 code." default:"TWD"`
+	NoQueue  bool   `help:"Sell without a queue."`
+}
+
+func (f *newEventFlags) create(p *process, client *adminClient) (usher.EventID, error) {
+	body := map[string]any{
+		"slug": f.Slug, "name": f.Name, "venue": f.Venue, "startsAt": f.StartsAt, "timeZone": f.TimeZone, "currency": f.Currency,
+		"rules": map[string]bool{"admissionRequired": !f.NoQueue},
+	}
+	if f.OpensAt != "" {
+		body["opensAt"] = f.OpensAt
+	}
+	var answer struct{ Event eventAnswer }
+	err := client.call(p.ctx, "POST", "/v1/admin/events", body, &answer)
+	return answer.Event.EventID, err
+}
+
+// createCmd makes a draft; run again, it finds the one that is there.
+type createCmd struct {
+	adminFlags    `embed:""`
+	newEventFlags `embed:""`
+}
+
+// Run makes the draft.
+func (c *createCmd) Run(p *process) error {
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	event, err := c.create(p, client)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(p.stdout, "%s is a draft: give it tiers with usher event standing, or a chart with usher event import\n", event)
+	return err
+}
+
 // importCmd makes a draft in up to three steps. Each may be repeated, so an
 // import that broke off is run again as it was.
 type importCmd struct {
-	adminFlags `embed:""`
+	adminFlags    `embed:""`
+	newEventFlags `embed:""`
 
-	Chart    string           `arg:"" help:"Chart file: usher's JSON, the open seating-plan JSON, or CSV." type:"existingfile"`
-	Event    usher.EventID    `help:"Draft that gets the chart; without it a draft is made." placeholder:"EVENT"`
-	Slug     string           `help:"Unique name of the new event."`
-	Name     string           `help:"Its name."`
-	Venue    string           `help:"Where it takes place."`
-	StartsAt string           `help:"When it starts, in its time zone: 2026-12-24 19:30."`
-	TimeZone string           `help:"IANA zone of the venue, for example Asia/Taipei."`
-	OpensAt  string           `help:"When the sale opens by itself; without it, it opens by hand."`
-	Currency string           `help:"ISO 4217 code." default:"TWD"`
-	NoQueue  bool             `help:"Sell without a queue."`
-	Price    map[string]int64 `help:"Price of a tier in minor units: --price floor=680000, repeated." placeholder:"TIER=AMOUNT"`
+	Chart string           `arg:"" help:"Chart file: usher's JSON, the open seating-plan JSON, or CSV." type:"existingfile"`
+	Event usher.EventID    `help:"Draft that gets the chart; without it a draft is made." placeholder:"EVENT"`
+	Price map[string]int64 `help:"Price of a tier in minor units: --price floor=680000, repeated." placeholder:"TIER=AMOUNT"`
 }
 
 // Run imports the chart and sets the prices.
@@ -126,7 +171,7 @@ func (c *importCmd) Run(p *process) error {
 		return fmt.Errorf("read chart: %w", err)
 	}
 	if c.Event == 0 {
-		if err := c.create(p, client); err != nil {
+		if c.Event, err = c.create(p, client); err != nil {
 			return err
 		}
 	}
@@ -147,22 +192,6 @@ func (c *importCmd) Run(p *process) error {
 	}
 	_, err = fmt.Fprintf(p.stdout, "%s has a chart of %d seats\n", c.Event, answer.Event.Seats)
 	return err
-}
-
-func (c *importCmd) create(p *process, client *adminClient) error {
-	body := map[string]any{
-		"slug": c.Slug, "name": c.Name, "venue": c.Venue, "startsAt": c.StartsAt, "timeZone": c.TimeZone, "currency": c.Currency,
-		"rules": map[string]bool{"admissionRequired": !c.NoQueue},
-	}
-	if c.OpensAt != "" {
-		body["opensAt"] = c.OpensAt
-	}
-	var answer struct{ Event eventAnswer }
-	if err := client.call(p.ctx, "POST", "/v1/admin/events", body, &answer); err != nil {
-		return err
-	}
-	c.Event = answer.Event.EventID
-	return nil
 }
 
 // steer are the flags of every command that moves a sale.

@@ -30,7 +30,9 @@ type cli struct {
 	Demo     demoCmd     `cmd:"" help:"Run the whole product on this machine with nothing to set up."`
 	Serve    serveCmd    `cmd:"" help:"Run usher on databases of your own."`
 	Migrate  migrateCmd  `cmd:"" help:"Bring the databases up to date."`
-	Event    eventCmd    `cmd:"" help:"Import, publish and control events of a running usher."`
+	Event    eventCmd    `cmd:"" help:"Make, publish and control events and their places."`
+	Hold     holdCmd     `cmd:"" help:"End somebody's hold."`
+	Order    orderCmd    `cmd:"" help:"Take a sold order back."`
 	Audit    auditCmd    `cmd:"" help:"Check every invariant from the rows alone."`
 	Rehearse rehearseCmd `cmd:"" help:"Run a whole on-sale with simulated people against a running usher."`
 	Bench    benchCmd    `cmd:"" help:"Measure, each figure beside what this machine can do at best."`
