@@ -19,6 +19,7 @@ const (
 	stateQueryCanceled   = "57014"
 	stateReadOnly        = "25006"
 	stateUniqueViolation = "23505"
+	stateNotSupported    = "0A000"
 )
 
 // State returns the SQLSTATE of err, or "" when it is no answer of the server.
@@ -30,11 +31,19 @@ func State(err error) string {
 	return ""
 }
 
-// IsRetryable reports a serialization failure or a deadlock: the transaction
-// did nothing and may be run again as a whole.
+// IsRetryable reports a serialization failure, a deadlock, or a statement that
+// was prepared before a migration changed its columns: the transaction did
+// nothing and may be run again as a whole.
 func IsRetryable(err error) bool {
 	s := State(err)
-	return s == stateSerialization || s == stateDeadlock
+	return s == stateSerialization || s == stateDeadlock || isOutdated(err)
+}
+
+// isOutdated reports "cached plan must not change result type". The text is
+// translated by the server; the routine is not.
+func isOutdated(err error) bool {
+	var pe *pgconn.PgError
+	return errors.As(err, &pe) && pe.Code == stateNotSupported && pe.Routine == "RevalidateCachedQuery"
 }
 
 // IsLockTimeout reports that a row stayed locked by somebody else for too long.
@@ -77,7 +86,7 @@ func isUnavailable(err error) bool {
 		return true
 	}
 	switch s := State(err); {
-	case s == stateReadOnly, s == stateQueryCanceled, s == stateLockTimeout:
+	case s == stateReadOnly, s == stateQueryCanceled, s == stateLockTimeout, isOutdated(err):
 		return true
 	case len(s) == 5 && (s[:2] == "08" || s[:2] == "53" || s[:2] == "57"):
 		return true

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -195,13 +196,11 @@ func openPool(ctx context.Context, cfg Config, url string, schema Schema) (*pgxp
 	case schema == SchemaShard:
 		maps.Copy(pc.ConnConfig.RuntimeParams, plannerParams)
 	}
-	// A connection that met a read-only server belongs to a demoted primary: it
-	// would fail for ever, so it is not put back (SQLSTATE 25006).
-	pc.ConnConfig.OnPgError = func(_ *pgconn.PgConn, e *pgconn.PgError) bool {
-		return e.Severity != "FATAL" && e.Code != "25006"
-	}
+	var pool atomic.Pointer[pgxpool.Pool]
+	pc.ConnConfig.OnPgError = func(_ *pgconn.PgConn, e *pgconn.PgError) bool { return keepConnection(&pool, e) }
 	p, err := pgxpool.NewWithConfig(ctx, pc)
 	if err == nil {
+		pool.Store(p)
 		err = p.Ping(ctx)
 		if err != nil {
 			p.Close()
@@ -219,6 +218,20 @@ func openPool(ctx context.Context, cfg Config, url string, schema Schema) (*pgxp
 		return nil, err
 	}
 	return p, nil
+}
+
+// keepConnection tells whether a connection may be used again after the error. One
+// that met a read-only server belongs to a demoted primary and would fail for ever.
+// One that holds statements from before a migration is not alone: the whole pool
+// starts over, so that running a transaction again once is enough.
+func keepConnection(pool *atomic.Pointer[pgxpool.Pool], e *pgconn.PgError) bool {
+	if isOutdated(e) {
+		if p := pool.Load(); p != nil {
+			p.Reset()
+		}
+		return false
+	}
+	return e.Severity != "FATAL" && e.Code != stateReadOnly
 }
 
 const sqlHasSchema = `SELECT to_regclass($1 || '.goose_db_version') IS NOT NULL`
