@@ -26,11 +26,17 @@ func demoFolder(t *testing.T) string {
 // bench runs a scenario against the demo and reads its last line as JSON.
 func (r *running) bench(t *testing.T, args ...string) map[string]any {
 	t.Helper()
+	return r.json(t, append([]string{"bench"}, args...)...)
+}
+
+// json runs a command against the demo with --json and reads its last line.
+func (r *running) json(t *testing.T, args ...string) map[string]any {
+	t.Helper()
 	own, err := os.Executable()
 	if err != nil {
 		t.Fatalf("find binary: %v", err)
 	}
-	args = append(append([]string{"bench"}, args...), "--json", "--url", r.URL)
+	args = append(args, "--json", "--url", r.URL)
 	cmd := exec.CommandContext(t.Context(), own, args...)
 	cmd.Env = append(os.Environ(), runUsherEnv+"=1", "USHER_ADMIN_TOKEN="+r.AdminToken)
 	var stderr bytes.Buffer
@@ -65,7 +71,7 @@ func figures(t *testing.T, body map[string]any, want map[string]any, positive ..
 
 // Every scenario over HTTP runs against the real thing, small: the fields are
 // there, what must be true at any size is, and the audit is clean. No speed is
-// asserted.
+// asserted. A rehearsal on the same server passes.
 func TestBenchOverHTTP(t *testing.T) {
 	r := startDemo(t, demoFolder(t))
 	hot := r.bench(t, "hotseat", "--clients", "60")
@@ -88,8 +94,27 @@ func TestBenchOverHTTP(t *testing.T) {
 	holds := r.bench(t, "holds", "--only", "http", "--rate", "40", "--seconds", "1", "--seats", "2000", "--buyers", "10")
 	figures(t, holds, map[string]any{"scenario": "holds", "httpErrors": 0.0, "auditViolations": 0.0}, "httpAcceptedPerSecond", "httpP50Ms", "httpP99Ms")
 
+	r.rehearse(t)
 	if code := r.stop(t, syscall.SIGTERM); code != 0 {
 		t.Errorf("a polite end exits with %d", code)
+	}
+}
+
+// rehearse sends people to every sample event; what bench sold is not on sale any more.
+func (r *running) rehearse(t *testing.T) {
+	t.Helper()
+	report := r.json(t, "rehearse", "--people", "40", "--arrive", "2s", "--simulator-url", r.SimulatorURL)
+	figures(t, report, map[string]any{
+		"pass": true, "people": 40.0, "auditViolations": 0.0, "serverErrors": 0.0, "ticketDifference": 0.0, "unknownPaymentAgeSeconds": 0.0,
+		"eventId": "evt_1",
+	}, "unitsSold", "soldSeated", "soldStanding", "lockWaitP99Ms", "queueWaitP99Seconds", "admissionRatePerSecond")
+	for _, name := range []string{"conflictRate", "expiryRate"} {
+		if _, ok := report[name].(float64); !ok {
+			t.Errorf("%s is missing", name)
+		}
+	}
+	if events, _ := report["events"].([]any); len(events) != len(r.Events) {
+		t.Errorf("%d events were rehearsed, %d are on sale", len(events), len(r.Events))
 	}
 }
 
