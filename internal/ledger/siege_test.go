@@ -230,3 +230,38 @@ func (h *hall) wantVoided(n int) {
 		h.t.Errorf("%d orders are given up and %d confirmed, want %d each", voided, confirmed, n)
 	}
 }
+
+// Data that PostgreSQL refuses fails its own command; the rest of the group is
+// decided without it.
+func TestBadDataIsFoundInItsGroup(t *testing.T) {
+	h := newHall(t, 20, nil)
+	bad := h.mustPlace(usher.NewAccountID(), "k", seatID(19))
+	g := newGate(t)
+	var wg sync.WaitGroup
+	place := func(seat int) {
+		wg.Go(func() {
+			if _, err := h.PlaceHold(context.Background(), ledger.PlaceHold{
+				Event: testEvent, Account: usher.NewAccountID(), Seats: []usher.SeatID{seatID(seat)}, Key: "k",
+			}); err != nil {
+				t.Errorf("seat %d: %v", seat, err)
+			}
+		})
+	}
+	place(0)
+	<-g.reached
+	for i := range 9 {
+		place(i + 1)
+	}
+	wg.Go(func() {
+		_, _, err := h.BeginPayment(context.Background(), ledger.BeginPayment{
+			Hold: bad.ID, Account: bad.Account, Provider: "no UTF-8: \xff", MethodToken: "m", Key: "c",
+		})
+		if usher.CodeOf(err) != usher.CodeInternal {
+			t.Errorf("bad data: %v", err)
+		}
+	})
+	until(t, "the group", func() bool { return h.Waiting(testEvent) == 10 })
+	g.free()
+	wg.Wait()
+	h.wantSeat(seatID(19), usher.SeatHeld, bad.ID)
+}
