@@ -92,7 +92,28 @@ type ticketsView struct {
 	Name, Event, Venue, Starts string
 	Order, Link                string
 	Title, Footer              string
-	Tickets                    []ticketView
+	// Places counts the tickets of each tier, in the order of the tickets.
+	Places  []placesView
+	Tickets []ticketView
+}
+
+type placesView struct {
+	Count int
+	Tier  string
+}
+
+// count adds a ticket to those of its tier.
+func (v *ticketsView) count(tier string) {
+	if tier == "" {
+		return
+	}
+	for i := range v.Places {
+		if v.Places[i].Tier == tier {
+			v.Places[i].Count++
+			return
+		}
+	}
+	v.Places = append(v.Places, placesView{1, tier})
 }
 
 type ticketView struct {
@@ -127,6 +148,7 @@ func (m *Mailer) ticketsLetter(id usher.MailID, order usher.OrderID, to contact,
 		if i == 0 {
 			v.Event, v.Venue, v.Starts = info.EventName, info.Venue, eventTime(info.StartsAt, info.TimeZone, t["lang"])
 		}
+		v.count(info.Tier)
 		name := fmt.Sprintf("ticket-%d.png", i+1)
 		v.Tickets = append(v.Tickets, ticketView{Number: i + 1, Of: len(tickets), Seat: info.Seat, Tier: info.Tier, Code: info.Code, Image: name})
 		l.images = append(l.images, image{name, info.QR})

@@ -107,7 +107,7 @@ func TestNamesArriveAsText(t *testing.T) {
 		if d.Subject != "Your tickets: "+name {
 			t.Errorf("subject of %q is %q", name, d.Subject)
 		}
-		if n := strings.Count(d.Text, "\u2068"+name+"\u2069"); n != 5 {
+		if n := strings.Count(d.Text, "\u2068"+name+"\u2069"); n != 6 {
 			t.Errorf("text has %q %d times on its own: %s", name, n, d.Text)
 		}
 		for _, bad := range []string{"<script", "<img src=x", "evil.example\">"} {
