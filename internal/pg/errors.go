@@ -20,6 +20,7 @@ const (
 	stateReadOnly        = "25006"
 	stateUniqueViolation = "23505"
 	stateNotSupported    = "0A000"
+	stateProtocol        = "08P01"
 )
 
 // State returns the SQLSTATE of err, or "" when it is no answer of the server.

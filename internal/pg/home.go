@@ -207,13 +207,12 @@ func openPool(ctx context.Context, cfg Config, url string, schema Schema) (*pgxp
 		}
 	}
 	if err != nil {
-		return nil, &usher.Error{
-			Code:    usher.CodeUnavailable,
-			Message: fmt.Sprintf("the %s database does not answer: check that PostgreSQL runs and that its URL is right", schema),
-			Err:     err,
-		}
+		return nil, noAnswer(schema, err)
 	}
-	if err := checkMigrated(ctx, p, schema); err != nil {
+	if err = checkSession(ctx, p, schema); err == nil {
+		err = checkMigrated(ctx, p, schema)
+	}
+	if err != nil {
 		p.Close()
 		return nil, err
 	}
@@ -232,6 +231,44 @@ func keepConnection(pool *atomic.Pointer[pgxpool.Pool], e *pgconn.PgError) bool 
 		return false
 	}
 	return e.Severity != "FATAL" && e.Code != stateReadOnly
+}
+
+// noAnswer says what to do when no connection came about.
+func noAnswer(schema Schema, err error) error {
+	if State(err) == stateProtocol {
+		return pooled(schema, err)
+	}
+	return &usher.Error{
+		Code:    usher.CodeUnavailable,
+		Message: fmt.Sprintf("the %s database does not answer: check that PostgreSQL runs and that its URL is right", schema),
+		Err:     err,
+	}
+}
+
+// pooled refuses what stands between usher and its database and does not pass
+// sessions on (docs/decisions/0009-no-pooler-in-between.md).
+func pooled(schema Schema, err error) error {
+	return &usher.Error{
+		Code: usher.CodeUnavailable,
+		Message: fmt.Sprintf("the %s database is behind something that drops session settings, such as a connection pooler: "+
+			"give usher the address of PostgreSQL itself", schema),
+		Err: err,
+	}
+}
+
+const sqlSession = `SELECT current_setting('search_path') = $1 AND current_setting('lock_timeout') = $2`
+
+// checkSession refuses a session without the settings that it was opened with:
+// names would mean other tables, and locks would be waited for without end.
+func checkSession(ctx context.Context, p *pgxpool.Pool, schema Schema) error {
+	var ours bool
+	if err := p.QueryRow(ctx, sqlSession, string(schema), sessionParams["lock_timeout"]).Scan(&ours); err != nil {
+		return fmt.Errorf("read settings of schema %s: %w", schema, Unavailable(err))
+	}
+	if !ours {
+		return pooled(schema, nil)
+	}
+	return nil
 }
 
 const sqlHasSchema = `SELECT to_regclass($1 || '.goose_db_version') IS NOT NULL`
