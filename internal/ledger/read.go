@@ -264,7 +264,12 @@ func (l *Ledger) Seats(ctx context.Context, event usher.EventID) (Snapshot, erro
 }
 
 // Changes reads at most limit outbox entries after the given number, in order.
+// What this process has just committed to an event that is watched comes from
+// memory.
 func (l *Ledger) Changes(ctx context.Context, event usher.EventID, after int64, limit int) ([]Entry, error) {
+	if entries := l.watchers.after(event, after, limit); len(entries) > 0 {
+		return entries, nil
+	}
 	pool, err := l.homes.Shard(ctx, event)
 	if err != nil {
 		return nil, err

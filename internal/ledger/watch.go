@@ -7,14 +7,26 @@ import (
 	"usher"
 )
 
-// watchers tells readers in this process that an event committed something. It
-// only saves them their poll: nothing depends on it.
+// watchers tells readers in this process that an event committed something, and
+// keeps its last entries for those that follow it. It saves them their poll and
+// most reads: nothing depends on it.
 type watchers struct {
 	mu     sync.Mutex
-	events map[usher.EventID]map[chan struct{}]bool
+	events map[usher.EventID]*watched
 	// all holds the readers with the types of entry each wants; nil is all.
 	all map[chan usher.EventID][]EntryType
 }
+
+// watched is an event that somebody follows.
+type watched struct {
+	wake map[chan struct{}]bool
+	// tail is the last entries that this process committed, without a hole.
+	tail []Entry
+}
+
+// tailMax is how many entries of an event are kept at least, once there were so
+// many: two seconds of a siege.
+const tailMax = 8192
 
 // Watch returns a channel that receives after commits of this process to the
 // event (coalesced: capacity one), and a function that ends the watch. Commits
@@ -25,16 +37,19 @@ func (l *Ledger) Watch(event usher.EventID) (wake <-chan struct{}, stop func()) 
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.events == nil {
-		w.events = map[usher.EventID]map[chan struct{}]bool{}
+		w.events = map[usher.EventID]*watched{}
 	}
 	if w.events[event] == nil {
-		w.events[event] = map[chan struct{}]bool{}
+		w.events[event] = &watched{wake: map[chan struct{}]bool{}}
 	}
-	w.events[event][c] = true
+	w.events[event].wake[c] = true
 	return c, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		delete(w.events[event], c)
+		e := w.events[event]
+		if delete(e.wake, c); len(e.wake) == 0 {
+			delete(w.events, event)
+		}
 	}
 }
 
@@ -59,10 +74,13 @@ func (w *watchers) watchAll(types []EntryType) (wake <-chan usher.EventID, stop 
 func (w *watchers) wake(event usher.EventID, entries []*Entry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for c := range w.events[event] {
-		select {
-		case c <- struct{}{}:
-		default:
+	if e := w.events[event]; e != nil {
+		e.keep(entries)
+		for c := range e.wake {
+			select {
+			case c <- struct{}{}:
+			default:
+			}
 		}
 	}
 	for c, types := range w.all {
@@ -74,4 +92,35 @@ func (w *watchers) wake(event usher.EventID, entries []*Entry) {
 		default:
 		}
 	}
+}
+
+// keep adds committed entries to the tail. Where others committed in between, or
+// a failover took entries back, the tail begins anew.
+func (e *watched) keep(entries []*Entry) {
+	if n := len(e.tail); n > 0 && e.tail[n-1].Seq+1 != entries[0].Seq {
+		e.tail = nil
+	}
+	for _, entry := range entries {
+		e.tail = append(e.tail, *entry)
+	}
+	if len(e.tail) > 2*tailMax {
+		e.tail = slices.Clone(e.tail[len(e.tail)-tailMax:])
+	}
+}
+
+// after returns at most limit entries after the given number from the tail, none
+// when the next one is not in it.
+func (w *watchers) after(event usher.EventID, seq int64, limit int) []Entry {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	e := w.events[event]
+	if e == nil || len(e.tail) == 0 {
+		return nil
+	}
+	first := seq + 1 - e.tail[0].Seq
+	if first < 0 || first >= int64(len(e.tail)) {
+		return nil
+	}
+	rest := e.tail[first:]
+	return slices.Clone(rest[:min(limit, len(rest))])
 }
