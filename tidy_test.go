@@ -27,7 +27,7 @@ var layers = [][]string{
 	{"internal/web"},
 	{"internal/sim/paysim", "internal/sim/mailcatch", "internal/sim/crowd", "internal/bench/baseline"},
 	{"internal/bench"},
-	{"cmd/usher"},
+	{"cmd/usher", "internal/bench/baseline/compare"},
 }
 
 // narrow lists packages that may import less than their layer allows.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"usher"
@@ -31,6 +32,9 @@ type Holds struct {
 	Pool  *pgxpool.Pool
 	Event usher.EventID
 	Rules usher.Rules
+
+	// swap takes seats by comparing versions instead of locking them first.
+	swap bool
 }
 
 const (
@@ -44,6 +48,15 @@ FROM unnest($2::text[]) k(id)
 CROSS JOIN LATERAL (
     SELECT seat_id, tier_id, status, hold_expires_at, version FROM seat_inventory WHERE event_id = $1 AND seat_id = k.id
     OFFSET 0 FOR NO KEY UPDATE) s
+CROSS JOIN LATERAL (
+    SELECT amount_minor FROM price_version WHERE event_id = $1 AND price_version = $3 AND tier_id = s.tier_id OFFSET 0) p`
+
+	sqlReadSeats = `
+SELECT s.seat_id, s.tier_id, s.status, s.hold_expires_at, s.version, p.amount_minor
+FROM unnest($2::text[]) k(id)
+CROSS JOIN LATERAL (
+    SELECT seat_id, tier_id, status, hold_expires_at, version FROM seat_inventory WHERE event_id = $1 AND seat_id = k.id
+    OFFSET 0) s
 CROSS JOIN LATERAL (
     SELECT amount_minor FROM price_version WHERE event_id = $1 AND price_version = $3 AND tier_id = s.tier_id OFFSET 0) p`
 
@@ -103,8 +116,19 @@ type look struct {
 	now            time.Time
 }
 
+// errChanged says that a seat is not as it was read any more.
+var errChanged = errors.New("seat changed since it was read")
+
 // Place places one hold. It fails with ErrTaken when a seat is not available.
 func (h *Holds) Place(ctx context.Context, account usher.AccountID, seats []usher.SeatID, key string) error {
+	for {
+		if err := h.try(ctx, account, seats, key); !errors.Is(err, errChanged) {
+			return err
+		}
+	}
+}
+
+func (h *Holds) try(ctx context.Context, account usher.AccountID, seats []usher.SeatID, key string) error {
 	seats = slices.Sorted(slices.Values(seats))
 	tx, err := h.Pool.Begin(ctx)
 	if err != nil {
@@ -131,10 +155,14 @@ func (h *Holds) Place(ctx context.Context, account usher.AccountID, seats []ushe
 }
 
 func (h *Holds) lock(ctx context.Context, tx pgx.Tx, account usher.AccountID, seats []usher.SeatID, key string) (l look, err error) {
+	seatsSQL := sqlLockSeats
+	if h.swap {
+		seatsSQL = sqlReadSeats
+	}
 	b := &pgx.Batch{}
 	b.Queue(sqlUsage, h.Event, account)
 	b.Queue(sqlLockAccount, h.Event, account).QueryRow(func(row pgx.Row) error { var blocked bool; return row.Scan(&blocked) })
-	b.Queue(sqlLockSeats, h.Event, names(seats), h.Rules.PriceVersion).Query(func(rows pgx.Rows) error {
+	b.Queue(seatsSQL, h.Event, names(seats), h.Rules.PriceVersion).Query(func(rows pgx.Rows) error {
 		l.seats, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (s seatRow, err error) {
 			err = row.Scan(&s.id, &s.tier, &s.status, &s.expires, &s.version, &s.amount)
 			return s, err
@@ -170,7 +198,12 @@ func (h *Holds) write(ctx context.Context, tx pgx.Tx, account usher.AccountID, s
 	b := &pgx.Batch{}
 	b.Queue(sqlInsertHold, id, h.Event, account, expires, names(seats), tiers, h.Rules.PriceVersion, amount, string(h.Rules.Currency), key, digest, l.now)
 	for _, s := range l.seats {
-		b.Queue(sqlTakeSeat, h.Event, s.id, id, expires, h.Rules.PriceVersion, s.version)
+		b.Queue(sqlTakeSeat, h.Event, s.id, id, expires, h.Rules.PriceVersion, s.version).Exec(func(t pgconn.CommandTag) error {
+			if t.RowsAffected() != 1 {
+				return errChanged
+			}
+			return nil
+		})
 	}
 	b.Queue(sqlPublish, h.Event, l.epoch, l.version, usher.NewCommandID(h.Event), id.String(), payload, l.now)
 	return tx.SendBatch(ctx, b).Close()
