@@ -132,12 +132,17 @@ func (a *app) wire(ctx context.Context) error {
 func (a *app) wireServer() {
 	deps := web.Deps{
 		Accounts: a.accounts, Rooms: a.rooms, Seats: a.hub, Charts: a.charts, Ledger: a.ledger, Checkout: a.checkout,
-		Redemption: a.redeemer, Catalog: a.catalog, Audit: a.audit, Ready: a.ready, Gatherer: a.registry,
+		Redemption: a.redeemer, Catalog: a.catalog, Audit: a.audit, Ready: a.ready, Pressure: a.ledger.Pressure,
+		Gatherer: a.registry,
 	}
 	if a.cfg.MetricsElsewhere {
 		deps.Gatherer = nil
 	}
-	a.server = web.New(a.cfg.Web, deps, a.log, a.registry)
+	cfg := a.cfg.Web
+	if n := a.cfg.Homes.PoolSize; n > 0 {
+		cfg.ReadsPerEvent = max(1, n/4)
+	}
+	a.server = web.New(cfg, deps, a.log, a.registry)
 }
 
 // ready says whether requests are of use here: the waiting rooms answer, or some

@@ -47,6 +47,9 @@ func (b *bestRequest) check() error {
 // ledger decide under its locks which can be had; what was taken meanwhile is
 // looked for again.
 func (s *Server) placeBest(ctx context.Context, c ledger.PlaceHold, b *bestRequest) (ledger.Hold, error) {
+	if err := s.shed(c.Event, "best", shedFirst); err != nil {
+		return ledger.Hold{}, err
+	}
 	c.Wish = b.meaning()
 	for try, spread := range bestSpread {
 		var err error
@@ -73,7 +76,7 @@ func (s *Server) suggest(ctx context.Context, event usher.EventID, seats []usher
 	if !ok || coded.Code != usher.CodeSeatsUnavailable || len(seats) == 0 {
 		return err
 	}
-	if s.limits.suggestions.allow(event.String()) != nil {
+	if s.shed(event, "suggestion", shedFirst) != nil || s.limits.suggestions.allow(event.String()) != nil {
 		return err
 	}
 	chart, chartErr := s.deps.Seats.Chart(ctx, event)

@@ -19,7 +19,8 @@ import (
 	"usher/internal/waitingroom"
 )
 
-// Deps is what the server serves. Every field is required except Gatherer.
+// Deps is what the server serves. Every field is required except Gatherer
+// and Pressure.
 type Deps struct {
 	Accounts   Accounts
 	Rooms      Rooms
@@ -33,6 +34,9 @@ type Deps struct {
 	Audit func(ctx context.Context, events ...usher.EventID) (*audit.Report, error)
 	// Ready says whether requests can be served now.
 	Ready func(ctx context.Context) error
+	// Pressure says how many of the holds that may wait for an event's ledger do, from
+	// 0 to 1; nil is never any.
+	Pressure func(event usher.EventID) float64
 	// Gatherer is what /metrics shows; nil leaves the route out.
 	Gatherer prometheus.Gatherer
 }

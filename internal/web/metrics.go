@@ -15,6 +15,7 @@ type metrics struct {
 	streams  prometheus.Gauge
 	panics   prometheus.Counter
 	limited  *prometheus.CounterVec
+	shed     *prometheus.CounterVec
 	foreign  prometheus.Counter
 
 	// The now document's two answers, bound once.
@@ -50,6 +51,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		limited: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "usher_http_rate_limited_total", Help: "Requests refused by a rate limit, by limit.",
 		}, []string{"limit"}),
+		shed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "usher_shed_total", Help: "What was refused because its event is too busy: stream, best, suggestion, admin, changes, snapshot, read.",
+		}, []string{"what"}),
 		foreign: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "usher_http_foreign_total", Help: "Requests of an account for what is another's.",
 		}),
@@ -58,7 +62,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		Name: "usher_http_queue_now_total", Help: "Answers of the now document, by status.",
 	}, []string{"status"})
 	m.nowAnswered, m.nowNotModified = now.WithLabelValues("200"), now.WithLabelValues("304")
-	reg.MustRegister(m.seconds, m.inFlight, m.streams, m.panics, m.limited, m.foreign, now)
+	reg.MustRegister(m.seconds, m.inFlight, m.streams, m.panics, m.limited, m.shed, m.foreign, now)
 	return m
 }
 

@@ -61,7 +61,11 @@ func (s *Server) wrap(routes http.Handler) http.Handler {
 		s.fail(w, r, usher.Errorf(usher.CodeForbidden, "a request from another site may not change anything here"))
 	}))
 	inner := cross.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := checkTarget(r); err != nil {
+		err := checkTarget(r)
+		if err == nil {
+			err = s.shedRequest(r)
+		}
+		if err != nil {
 			s.fail(w, r, err)
 			return
 		}

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
@@ -31,6 +32,9 @@ type Config struct {
 	// BodyTimeout is how long a small body may take to arrive; 0 is 10 seconds.
 	// Files get longer.
 	BodyTimeout time.Duration
+	// ReadsPerEvent is how many of one event's reads use the database at once, so that
+	// other events find connections; 0 is 4.
+	ReadsPerEvent int
 	// Version is shown in the API description.
 	Version string
 }
@@ -67,6 +71,7 @@ type Server struct {
 	log     *slog.Logger
 	metrics *metrics
 	limits  limiters
+	reads   *budget
 	api     huma.API
 	handler http.Handler
 	pages   *pages
@@ -88,6 +93,8 @@ type limiters struct {
 func New(cfg Config, deps Deps, log *slog.Logger, reg prometheus.Registerer) *Server {
 	s := &Server{cfg: cfg, deps: deps, log: log, metrics: newMetrics(reg), pages: newPages(),
 		browsing: browsing{looks: map[usher.EventID]look{}, seats: map[string]int{}}}
+	s.reads = newBudget(cmp.Or(cfg.ReadsPerEvent, readsDefault), readsWaiting)
+	s.deps.Ledger, s.deps.Redemption = budgetedLedger{deps.Ledger, s}, budgetedTickets{deps.Redemption, s}
 	s.draining, s.drain = context.WithCancel(context.Background())
 	l := cfg.Limits
 	s.limits = limiters{
