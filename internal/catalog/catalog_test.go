@@ -199,6 +199,17 @@ func TestCreateRefuses(t *testing.T) {
 		"unknown shard":     func(n *catalog.NewEvent) { n.Shard = 9 },
 		"negative cap":      func(n *catalog.NewEvent) { n.ActiveMax = -1 },
 		"bad rules":         func(n *catalog.NewEvent) { r := usher.DefaultRules("EUR"); r.HoldTime = 0; n.Rules = &r },
+		"no slug":           func(n *catalog.NewEvent) { n.Slug = "" },
+		"queue after start": func(n *catalog.NewEvent) { q := n.StartsAt.Add(time.Second); n.QueueOpensAt = &q },
+		"sale after start":  func(n *catalog.NewEvent) { o := n.StartsAt.Add(time.Second); n.OpensAt = &o },
+		"closes in the past": func(n *catalog.NewEvent) {
+			r, ended := usher.DefaultRules("EUR"), time.Now().Add(-time.Hour)
+			r.SaleClosesAt, n.Rules = &ended, &r
+		},
+		"closes before it opens": func(n *catalog.NewEvent) {
+			r, o := usher.DefaultRules("EUR"), n.StartsAt.Add(-time.Hour)
+			r.SaleClosesAt, n.OpensAt, n.Rules = &o, &o, &r
+		},
 		"queue after sale": func(n *catalog.NewEvent) {
 			q, o := n.StartsAt, n.StartsAt.Add(-time.Minute)
 			n.QueueOpensAt, n.OpensAt = &q, &o

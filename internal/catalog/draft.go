@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -45,6 +46,10 @@ func (c *Catalog) Create(ctx context.Context, n NewEvent) (Event, error) {
 		if err != nil {
 			return err
 		}
+		// After the insert: a creation that is repeated finds its event, however late.
+		if err := checkCloses(ctx, tx, n.Rules.SaleClosesAt); err != nil {
+			return err
+		}
 		_, err = tx.Exec(ctx, sqlInsertHome, id, shard)
 		return err
 	})
@@ -63,6 +68,21 @@ func (c *Catalog) Create(ctx context.Context, n NewEvent) (Event, error) {
 		return Event{}, usher.Errorf(usher.CodeStateConflict, "the slug %q is another event's", n.Slug)
 	}
 	return e, nil
+}
+
+// checkCloses refuses a sale that is over before it began, by the database's time.
+func checkCloses(ctx context.Context, tx pgx.Tx, closes *time.Time) error {
+	if closes == nil {
+		return nil
+	}
+	var now time.Time
+	if err := tx.QueryRow(ctx, sqlShardNow).Scan(&now); err != nil {
+		return fmt.Errorf("read time: %w", err)
+	}
+	if !now.Before(*closes) {
+		return usher.Errorf(usher.CodeInvalidRequest, "the sale would close in the past: %s", closes.UTC().Format(time.RFC3339))
+	}
+	return nil
 }
 
 func (c *Catalog) place(want pg.ShardNumber) (pg.ShardNumber, error) {

@@ -118,10 +118,18 @@ func (n NewEvent) normalize() (NewEvent, error) {
 		return n, err
 	}
 	switch {
+	case n.Slug == "":
+		return n, usher.Errorf(usher.CodeInvalidRequest, "the slug is empty: the event needs a unique name of lower-case letters, digits and single hyphens")
 	case len(n.Slug) > 63 || !slugPattern.MatchString(n.Slug):
 		return n, usher.Errorf(usher.CodeInvalidRequest, "the slug must be lower-case letters, digits and single hyphens, at most 63")
 	case n.StartsAt.Year() < 2000 || n.StartsAt.Year() > 9999:
 		return n, usher.Errorf(usher.CodeInvalidRequest, "the event needs a time at which it starts")
+	case n.QueueOpensAt != nil && n.QueueOpensAt.After(n.StartsAt):
+		return n, usher.Errorf(usher.CodeInvalidRequest, "the queue must open before the event starts")
+	case n.OpensAt != nil && n.OpensAt.After(n.StartsAt):
+		return n, usher.Errorf(usher.CodeInvalidRequest, "the sale must open before the event starts")
+	case rules.SaleClosesAt != nil && n.OpensAt != nil && !rules.SaleClosesAt.After(*n.OpensAt):
+		return n, usher.Errorf(usher.CodeInvalidRequest, "the sale must open before it closes")
 	case n.QueueOpensAt != nil && n.OpensAt != nil && n.QueueOpensAt.After(*n.OpensAt):
 		return n, usher.Errorf(usher.CodeInvalidRequest, "the queue must open before the sale does")
 	case !(n.RatePerSecond > 0 && n.RatePerSecond <= 100_000) || n.ActiveMax < 1 || n.ActiveMax > 1_000_000:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"usher"
 	"usher/internal/pg"
@@ -23,16 +24,40 @@ import (
 
 // Open opens the sale now, whatever its announced time. It fails with
 // CodeNotFound, with CodeStateConflict unless the event is published and its
-// sale is scheduled or open, and with CodeUnavailable.
+// sale is scheduled or open and not past its end, and with CodeUnavailable.
 func (c *Catalog) Open(ctx context.Context, id usher.EventID) error {
 	e, err := c.published(ctx, id)
 	if err != nil {
+		return err
+	}
+	if err := c.checkNotOver(ctx, id); err != nil {
 		return err
 	}
 	if err := c.moveSale(ctx, id, usher.SaleOpen, usher.SaleScheduled); err != nil {
 		return err
 	}
 	return c.moveRoom(ctx, e, usher.QueueOpen)
+}
+
+// checkNotOver refuses to open a sale whose end has passed by the clock of its
+// home: it would be open and sell nothing.
+func (c *Catalog) checkNotOver(ctx context.Context, id usher.EventID) error {
+	rules, _, err := c.ledger.Rules(ctx, id)
+	if err != nil || rules.SaleClosesAt == nil || rules.Sale == usher.SaleOpen {
+		return err
+	}
+	pool, err := c.homes.Shard(ctx, id)
+	if err != nil {
+		return err
+	}
+	var now time.Time
+	if err := pool.QueryRow(ctx, sqlShardNow).Scan(&now); err != nil {
+		return fmt.Errorf("read time of %s: %w", id, pg.Unavailable(err))
+	}
+	if !now.Before(*rules.SaleClosesAt) {
+		return usher.Errorf(usher.CodeStateConflict, "the sale ended at %s: change saleClosesAt first", rules.SaleClosesAt.UTC().Format(time.RFC3339))
+	}
+	return nil
 }
 
 // Pause stops admission and new holds; buyers may finish what they hold. It
@@ -43,10 +68,14 @@ func (c *Catalog) Pause(ctx context.Context, id usher.EventID) error {
 }
 
 // Resume opens a paused sale again. It fails with CodeNotFound,
-// CodeStateConflict unless the sale is paused or open, and CodeUnavailable.
+// CodeStateConflict unless the sale is paused or open and not past its end, and
+// CodeUnavailable.
 func (c *Catalog) Resume(ctx context.Context, id usher.EventID) error {
 	e, err := c.published(ctx, id)
 	if err != nil {
+		return err
+	}
+	if err := c.checkNotOver(ctx, id); err != nil {
 		return err
 	}
 	if err := c.moveSale(ctx, id, usher.SaleOpen, usher.SalePaused); err != nil {

@@ -125,6 +125,34 @@ func TestClubWithoutRoom(t *testing.T) {
 	wantCode(t, "room", err, usher.CodeNotFound)
 }
 
+// A sale whose end has passed does not open: it would sell nothing.
+func TestOpenAfterTheEnd(t *testing.T) {
+	h := newHouse(t)
+	ctx := t.Context()
+	n := concert()
+	e := h.published(n)
+	until := func(d time.Duration) {
+		t.Helper()
+		closes := h.databaseNow().Add(d)
+		if _, err := h.ledger.ChangeRules(ctx, e.ID, func(r *usher.Rules) { r.SaleClosesAt = &closes }); err != nil {
+			t.Fatalf("rules: %v", err)
+		}
+	}
+	until(-time.Second)
+	wantCode(t, "open", h.Open(ctx, e.ID), usher.CodeStateConflict)
+	h.wantSale(e.ID, usher.SaleScheduled, usher.QueuePrequeue)
+	until(time.Hour)
+	if err := h.Open(ctx, e.ID); err != nil {
+		t.Fatalf("open: %v", err)
+	}
+	if err := h.Pause(ctx, e.ID); err != nil {
+		t.Fatalf("pause: %v", err)
+	}
+	until(-time.Second)
+	wantCode(t, "resume", h.Resume(ctx, e.ID), usher.CodeStateConflict)
+	h.wantSale(e.ID, usher.SalePaused, usher.QueuePaused)
+}
+
 // databaseNow is the time that counts.
 func (h *house) databaseNow() (now time.Time) {
 	h.t.Helper()

@@ -255,6 +255,9 @@ func (s *Server) listActions(ctx context.Context, in *actionsInput) (*actionsOut
 }
 
 func (s *Server) registerDevice(ctx context.Context, in *deviceInput) (*registeredOutput, error) {
+	if strings.TrimSpace(in.Body.Name) == "" {
+		return nil, usher.Errorf(usher.CodeInvalidRequest, "name: a device needs one that people can tell it by")
+	}
 	out := &registeredOutput{}
 	detail := map[string]string{"name": in.Body.Name, "settle": string(in.Body.Settle)}
 	err := s.act(ctx, "device.register", in.Event.EventID, in.Body.Reason, detail, func(ctx context.Context) error {

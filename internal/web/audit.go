@@ -10,7 +10,7 @@ import (
 
 // auditRequest names the events to audit.
 type auditRequest struct {
-	EventIDs []usher.EventID `json:"eventIds,omitempty" maxItems:"1000" doc:"Audit these events alone; all by default"`
+	EventIDs []usher.EventID `json:"eventIds,omitempty" maxItems:"1000" pattern:"^evt_[1-9][0-9]{0,7}$" patternDescription:"an event's id" doc:"Audit these events alone; all by default"`
 }
 
 type auditInput struct {

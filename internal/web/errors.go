@@ -271,6 +271,10 @@ func schemaError(status int, message string, errs []error) error {
 		case where == "path":
 			code = usher.CodeInvalidID
 			details = append(details, name+": not a valid id")
+		case strings.HasPrefix(detail.Message, string(usher.CodeInvalidID)+": "):
+			// An id that has the shape and is none, in the id's own words.
+			code = usher.CodeInvalidID
+			details = append(details, where+": "+strings.TrimPrefix(detail.Message, string(usher.CodeInvalidID)+": "))
 		case name == "" && strings.HasPrefix(detail.Message, "expected "):
 			// The schema's own words, for example of a property that is missing.
 			details = append(details, where+": "+detail.Message)

@@ -57,7 +57,7 @@ func (f ruleFields) apply(r *usher.Rules) {
 type createEventInput struct {
 	Body struct {
 		Reasoned
-		TenantID     usher.TenantID `json:"tenantId,omitzero" doc:"Whose event it is; for the house's own staff only"`
+		TenantID     usher.TenantID `json:"tenantId,omitzero" pattern:"^tnt_[0-9a-z]{26}$" patternDescription:"a tenant's id" doc:"Whose event it is; for the house's own staff only"`
 		Slug         string         `json:"slug" maxLength:"63" doc:"Unique name: creating the same event again returns it"`
 		Name         string         `json:"name" maxLength:"800"`
 		Venue        string         `json:"venue" maxLength:"800"`
@@ -131,7 +131,7 @@ type blockInput struct {
 	Event pathEvent `path:"eventId"`
 	Body  struct {
 		Reasoned
-		AccountID usher.AccountID `json:"accountId"`
+		AccountID usher.AccountID `json:"accountId" pattern:"^acc_[0-9a-z]{26}$" patternDescription:"an account's id"`
 		Blocked   bool            `json:"blocked"`
 	}
 }

@@ -100,3 +100,33 @@ func TestImportIsGuarded(t *testing.T) {
 		})
 	}
 }
+
+// What is wrong in a body is named, and never repeated.
+func TestWrongFieldsAreNamed(t *testing.T) {
+	w := newWorld(t)
+	block, events := "/v1/admin/events/evt_7/blocked-accounts", `{"slug":"x","name":"X","venue":"V","timeZone":"UTC","currency":"EUR","startsAt":"2026-12-24 19:30",`
+	for _, tc := range []struct{ method, path, body, field string }{
+		{"PUT", block, `{"accountId":"secret","blocked":true}`, "accountId"},
+		{"PUT", block, `{"accountId":"","blocked":true}`, "accountId"},
+		{"PUT", block, `{"accountId":5,"blocked":true}`, "accountId"},
+		{"PUT", block, `{"blocked":true}`, "accountId"},
+		// It has the shape and is none.
+		{"PUT", block, `{"accountId":"acc_00000000000000000000000000","blocked":true}`, "acc_"},
+		{"POST", "/v1/admin/audit", `{"eventIds":["secret"]}`, "eventIds[0]"},
+		{"POST", "/v1/admin/audit", `{"eventIds":["evt_99999999"]}`, "event id"},
+		{"POST", "/v1/admin/events", events + `"tenantId":"secret"}`, "tenantId"},
+		{"POST", "/v1/admin/events", events + `"rules":{"saleClosesAt":"secret"}}`, "rules.saleClosesAt"},
+		{"POST", "/v1/admin/events/evt_7/devices", `{"name":" ","settle":"now"}`, "name"},
+		{"POST", "/v1/admin/events/evt_7/seats/block", `{"seatIds":[5],"reason":"r"}`, "seatIds[0]"},
+		{"PUT", "/v1/admin/events/evt_7/standing", `{"tiers":[{"tierId":5,"name":"x","capacity":1}]}`, "tiers[0].tierId"},
+	} {
+		a := w.do(t, tc.method, tc.path, staffKey, tc.body)
+		if a.status != 400 || a.code() != usher.CodeInvalidRequest && a.code() != usher.CodeInvalidID ||
+			!strings.Contains(a.detail(), tc.field) || strings.Contains(a.body, "secret") {
+			t.Errorf("%s %s: %d %s, want %s", tc.path, tc.body, a.status, a.body, tc.field)
+		}
+	}
+	if len(w.accounts.actions) != 0 {
+		t.Errorf("%d actions are written down", len(w.accounts.actions))
+	}
+}
