@@ -18,8 +18,9 @@ type Ticket struct {
 	ID    usher.TicketID
 	Event usher.EventID
 	Order usher.OrderID
-	Seat  usher.SeatID
-	Tier  usher.TierID
+	// Seat is empty for a place without a seat.
+	Seat usher.SeatID
+	Tier usher.TierID
 	// Code is a secret: its text opens the gate.
 	Code   string
 	Status usher.CodeStatus

@@ -25,7 +25,7 @@ type redemptionView struct {
 	RedemptionID  usher.RedemptionID `json:"redemptionId"`
 	TicketID      usher.TicketID     `json:"ticketId"`
 	EventID       usher.EventID      `json:"eventId"`
-	SeatID        usher.SeatID       `json:"seatId"`
+	SeatID        usher.SeatID       `json:"seatId,omitempty" doc:"Missing for a place without a seat"`
 	TierID        usher.TierID       `json:"tierId"`
 	TransactionID string             `json:"transactionId"`
 	Status        usher.CodeStatus   `json:"status" enum:"processing,used" doc:"used: let in. processing: act now and confirm by confirmBy"`

@@ -43,10 +43,11 @@ export function money(m) {
 // tier is what a page knows of a tier, and its id where it knows nothing.
 export const tier = id => (page.tiers || []).find(x => x.tierId === id) || { tierId: id, name: id }
 
-// places are the lines of a hold or an order: seats by name, the others by number.
+// places are the lines of a hold or an order, with what each costs: seats by name,
+// the others by number.
 export const places = h => [
   ...h.seats.map(s => ({ name: s.seatId, price: s.price })),
-  ...(h.items || []).map(i => ({ name: i.quantity + ' × ' + tier(i.tierId).name, price: i.price }))
+  ...(h.items || []).map(i => ({ name: i.quantity + ' × ' + tier(i.tierId).name, price: { ...i.price, amountMinor: i.price.amountMinor * i.quantity } }))
 ]
 
 export function el(tag, attributes = {}, ...children) {
