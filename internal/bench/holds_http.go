@@ -22,7 +22,11 @@ type HTTPConfig struct {
 // HoldsHTTP offers holds to a server at a fixed rate, whatever it answers, and
 // fills in the HTTP figures. Latency counts from the moment a request was due.
 func HoldsHTTP(ctx context.Context, t Target, cfg HTTPConfig, res *HoldsResult) error {
-	c := newCaller(t.URL)
+	c, err := newCaller(t.URL)
+	if err != nil {
+		return err
+	}
+	defer c.close()
 	event, err := c.createEvent(ctx, t.AdminToken, hall{seats: cfg.Seats, holdFor: holdTime})
 	if err != nil {
 		return fmt.Errorf("set up event: %w", err)

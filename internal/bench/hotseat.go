@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -63,8 +62,11 @@ const (
 // Hotseat has all clients ask for the same places of a server.
 func Hotseat(ctx context.Context, t Target, clients int) (HotseatResult, error) {
 	res := HotseatResult{Scenario: "hotseat", Clients: clients}
-	c := newCaller(t.URL)
-	defer c.http.CloseIdleConnections()
+	c, err := newCaller(t.URL)
+	if err != nil {
+		return res, err
+	}
+	defer c.close()
 	event, err := c.createEvent(ctx, t.AdminToken, hall{seats: hotSeats, holdFor: hotHold})
 	if err != nil {
 		return res, fmt.Errorf("set up event: %w", err)
@@ -73,8 +75,11 @@ func Hotseat(ctx context.Context, t Target, clients int) (HotseatResult, error) 
 	if err != nil {
 		return res, fmt.Errorf("admit buyers: %w", err)
 	}
-	s := &hotSiege{event: event, buyers: buyers, callers: ownConnections(t.URL, clients)}
+	s := &hotSiege{event: event, buyers: buyers}
 	defer s.close()
+	if s.callers, err = ownConnections(t.URL, clients); err != nil {
+		return res, err
+	}
 	res.Connections = len(s.callers)
 	spread, err := s.phase(ctx, time.Second, [][]usher.SeatID{{benchSeat(0)}})
 	if err != nil {
@@ -108,34 +113,49 @@ func ordersOf(a, b, c usher.SeatID) [][]usher.SeatID {
 	return [][]usher.SeatID{{a, b, c}, {a, c, b}, {b, a, c}, {b, c, a}, {c, a, b}, {c, b, a}}
 }
 
+// hotCaller has one connection: whoever shares it waits.
+type hotCaller struct {
+	mu sync.Mutex
+	*caller
+}
+
+func (c *hotCaller) do(ctx context.Context, q call, out any) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.caller.do(ctx, q, out)
+}
+
 // ownConnections makes a caller with one connection of its own per client. Where
-// files are too few, clients share: a client then waits for its neighbour's
-// answer, which counts.
-func ownConnections(base string, clients int) []*caller {
+// files are too few, clients share: one then waits for its neighbour's answer,
+// which counts.
+func ownConnections(base string, clients int) ([]*hotCaller, error) {
 	n := clients
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) == nil && limit.Cur < uint64(clients+filesKept) {
 		n = max(int(limit.Cur)-filesKept, 1)
 	}
-	out := make([]*caller, n)
+	out := make([]*hotCaller, n)
 	for i := range out {
-		t := &http.Transport{MaxConnsPerHost: 1, MaxIdleConnsPerHost: 1, DisableCompression: true}
-		out[i] = &caller{strings.TrimSuffix(base, "/"), &http.Client{Transport: t, Timeout: requestTimeout}}
+		c, err := newCaller(base)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = &hotCaller{caller: c}
 	}
-	return out
+	return out, nil
 }
 
 // hotSiege is all clients of one event.
 type hotSiege struct {
 	event   string
 	buyers  []buyer
-	callers []*caller
+	callers []*hotCaller
 	phases  int
 }
 
 func (s *hotSiege) close() {
 	for _, c := range s.callers {
-		c.http.CloseIdleConnections()
+		c.close()
 	}
 }
 
@@ -201,7 +221,7 @@ func (s *hotSiege) warm(ctx context.Context) error {
 }
 
 // ask is one client's request, judged by the answer.
-func (p *hotPhase) ask(ctx context.Context, c *caller, q call, seats []usher.SeatID, due time.Time) {
+func (p *hotPhase) ask(ctx context.Context, c *hotCaller, q call, seats []usher.SeatID, due time.Time) {
 	var granted struct {
 		Seats []struct {
 			SeatID usher.SeatID `json:"seatId"`

@@ -1,14 +1,11 @@
 package bench
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
-	"time"
 
 	"usher"
 )
@@ -22,16 +19,12 @@ type Target struct {
 
 // caller sends requests to one usher.
 type caller struct {
-	base string
-	http *http.Client
+	*wires
 }
 
-// requestTimeout is when a request counts as one that got no answer.
-const requestTimeout = 30 * time.Second
-
-func newCaller(base string) *caller {
-	t := &http.Transport{MaxIdleConns: inFlightMax, MaxIdleConnsPerHost: inFlightMax, DisableCompression: true}
-	return &caller{strings.TrimSuffix(base, "/"), &http.Client{Transport: t, Timeout: requestTimeout}}
+func newCaller(base string) (*caller, error) {
+	w, err := newWires(base)
+	return &caller{w}, err
 }
 
 const jsonMedia = "application/json"
@@ -47,40 +40,15 @@ type call struct {
 
 // do sends a request and decodes a 2xx answer into out, if given. The status
 // comes back with every answer; err is for no answer at all.
-func (c *caller) do(ctx context.Context, q call, out any) (int, error) {
-	var body io.Reader
-	if q.body != nil {
-		body = bytes.NewReader(q.body)
-	}
-	req, err := http.NewRequestWithContext(ctx, q.method, c.base+q.path, body)
-	if err != nil {
-		return 0, err
-	}
-	if q.token != "" {
-		req.Header["Authorization"] = []string{"Bearer " + q.token}
-	}
-	if q.media == "" {
-		q.media = jsonMedia
-	}
-	if q.body != nil {
-		req.Header["Content-Type"] = []string{q.media}
-	}
-	for name, value := range q.header {
-		req.Header.Set(name, value)
-	}
-	res, err := c.http.Do(req)
-	if err != nil {
-		return 0, err
-	}
-	defer res.Body.Close()
-	if out != nil && res.StatusCode < 300 {
-		err = json.NewDecoder(res.Body).Decode(out)
-	}
-	if err == nil {
-		// A body that was read to its end gives the connection back.
-		_, err = io.Copy(io.Discard, res.Body)
-	}
-	return res.StatusCode, err
+func (c *caller) do(ctx context.Context, q call, out any) (status int, err error) {
+	err = c.roundTrip(ctx, q, func(res *http.Response) error {
+		status = res.StatusCode
+		if out == nil || status >= 300 {
+			return nil
+		}
+		return json.NewDecoder(res.Body).Decode(out)
+	})
+	return status, err
 }
 
 // want sends a request whose answer has to be one of the statuses, 2xx if none is

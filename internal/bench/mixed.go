@@ -91,7 +91,7 @@ func Mixed(ctx context.Context, t Target, cfg MixedConfig) (MixedResult, error) 
 	if err != nil {
 		return res, fmt.Errorf("set up sale: %w", err)
 	}
-	defer sale.http.CloseIdleConnections()
+	defer sale.close()
 	res.Buyers = len(sale.buyers)
 	kinds := []*traffic{
 		{kind: "joins", design: designJoins, send: sale.join},

@@ -56,8 +56,11 @@ const (
 
 // openMixedSale makes the event, its people, and as many tickets as the gate will see.
 func openMixedSale(ctx context.Context, t Target, cfg MixedConfig) (*mixedSale, error) {
-	s := &mixedSale{caller: newCaller(t.URL), stock: newPicker(cfg.Seats, cfg.SeatsPerHold, 0, mixedHold, 1)}
-	var err error
+	c, err := newCaller(t.URL)
+	if err != nil {
+		return nil, err
+	}
+	s := &mixedSale{caller: c, stock: newPicker(cfg.Seats, cfg.SeatsPerHold, 0, mixedHold, 1)}
 	if s.event, err = s.createEvent(ctx, t.AdminToken, hall{seats: cfg.Seats, holdFor: mixedHold}); err != nil {
 		return nil, err
 	}

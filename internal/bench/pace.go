@@ -25,7 +25,7 @@ func openLoop(ctx context.Context, rate float64, send func(i int, due time.Time)
 	var inFlight atomic.Int64
 	began, sent := time.Now(), 0
 	every(ctx, time.Millisecond, func() {
-		for due := int(math.Ceil(time.Since(began).Seconds() * rate)); sent < due; sent++ {
+		for due := int(math.Ceil(time.Since(began).Seconds() * rate)); sent < due && ctx.Err() == nil; sent++ {
 			i, at := sent, began.Add(time.Duration(float64(sent)/rate*float64(time.Second)))
 			if inFlight.Add(1) > inFlightMax {
 				inFlight.Add(-1)
