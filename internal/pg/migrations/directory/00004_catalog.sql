@@ -11,7 +11,8 @@ CREATE TABLE chart (
 -- The events and their tiers. Written by package catalog alone. Once frozen_at
 -- is set a publication has begun, and what it copies elsewhere no longer changes.
 CREATE TABLE event (
-    event_id        integer     NOT NULL GENERATED ALWAYS AS IDENTITY (MINVALUE 1 MAXVALUE 16777215) PRIMARY KEY,
+    -- The lower half of the 24 bits that ids have for it; tenants have the upper.
+    event_id        integer     NOT NULL GENERATED ALWAYS AS IDENTITY (MINVALUE 1 MAXVALUE 8388607) PRIMARY KEY,
     tenant_id       uuid        NOT NULL,
     slug            text        COLLATE "C" NOT NULL,
     name            text        NOT NULL,
