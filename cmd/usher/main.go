@@ -27,17 +27,18 @@ type cli struct {
 	LogLevel  slog.Level `help:"Least level that is logged: debug, info, warn or error." default:"info" env:"USHER_LOG_LEVEL"`
 	LogFormat string     `help:"Log format: json, text, or auto (text on a terminal)." enum:"auto,json,text" default:"auto" env:"USHER_LOG_FORMAT"`
 
-	Demo     demoCmd     `cmd:"" help:"Run the whole product on this machine with nothing to set up."`
-	Serve    serveCmd    `cmd:"" help:"Run usher on databases of your own."`
-	Migrate  migrateCmd  `cmd:"" help:"Bring the databases up to date."`
-	Event    eventCmd    `cmd:"" help:"Make, publish and control events and their places."`
-	Hold     holdCmd     `cmd:"" help:"End somebody's hold."`
-	Order    orderCmd    `cmd:"" help:"Take a sold order back."`
-	Audit    auditCmd    `cmd:"" help:"Check every invariant from the rows alone."`
-	Rehearse rehearseCmd `cmd:"" help:"Run a whole on-sale with simulated people against a running usher."`
-	Bench    benchCmd    `cmd:"" help:"Measure, each figure beside what this machine can do at best."`
-	Paysim   paysimCmd   `cmd:"" help:"Run the payment simulator."`
-	Version  versionCmd  `cmd:"" help:"Print the version."`
+	Demo      demoCmd      `cmd:"" help:"Run the whole product on this machine with nothing to set up."`
+	Serve     serveCmd     `cmd:"" help:"Run usher on databases of your own."`
+	Migrate   migrateCmd   `cmd:"" help:"Bring the databases up to date."`
+	Event     eventCmd     `cmd:"" help:"Make, publish and control events and their places."`
+	Hold      holdCmd      `cmd:"" help:"End somebody's hold."`
+	Order     orderCmd     `cmd:"" help:"Take a sold order back."`
+	Reconcile reconcileCmd `cmd:"" help:"Ask the payment provider about everything that is open, now."`
+	Audit     auditCmd     `cmd:"" help:"Check every invariant from the rows alone."`
+	Rehearse  rehearseCmd  `cmd:"" help:"Run a whole on-sale with simulated people against a running usher."`
+	Bench     benchCmd     `cmd:"" help:"Measure, each figure beside what this machine can do at best."`
+	Paysim    paysimCmd    `cmd:"" help:"Run the payment simulator."`
+	Version   versionCmd   `cmd:"" help:"Print the version."`
 }
 
 // process is what commands need of the world around them.

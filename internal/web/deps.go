@@ -109,6 +109,7 @@ type Ledger interface {
 type Checkout interface {
 	Checkout(ctx context.Context, r checkout.Request) (checkout.Result, error)
 	Returned(ctx context.Context, order usher.OrderID, account usher.AccountID) (checkout.Result, error)
+	ReconcileNow(ctx context.Context, olderThan time.Duration, redrive bool) []checkout.ShardReport
 	Webhook(ctx context.Context, provider string, h http.Header, rawBody []byte) error
 }
 

@@ -199,6 +199,12 @@ func (f *fakeLedger) Order(_ context.Context, id usher.OrderID) (ledger.Order, e
 type fakeCheckout struct {
 	checkout func(checkout.Request) (checkout.Result, error)
 	webhook  func(provider string, h http.Header, body []byte) error
+	// reconcile is set by the test of reconciliation.
+	reconcile func(olderThan time.Duration, redrive bool) []checkout.ShardReport
+}
+
+func (f *fakeCheckout) ReconcileNow(_ context.Context, olderThan time.Duration, redrive bool) []checkout.ShardReport {
+	return f.reconcile(olderThan, redrive)
 }
 
 func (f *fakeCheckout) Checkout(_ context.Context, r checkout.Request) (checkout.Result, error) {

@@ -14,5 +14,6 @@ func (s *Server) addAPI() {
 	s.addQuotas()
 	s.addStaff()
 	s.addAdmin()
+	s.addReconcile()
 	s.addAudit()
 }
