@@ -16,8 +16,10 @@ import (
 )
 
 const (
-	groupMax       = 512
-	waitingMax     = 4096
+	groupMax = 512
+	// waitingMax holds come in at one instant when a hall of phones goes off: they
+	// are some two seconds of work, and all are answered.
+	waitingMax     = 6144
 	dueMax         = 256
 	retryBusy      = time.Second
 	groupTimeout   = 20 * time.Second
