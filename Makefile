@@ -2,7 +2,7 @@
 # scripts/install-deps installs.
 
 GO         ?= go
-# ARGS is handed to the usher subcommand of the target: make demo ARGS="--crowd 500"
+# ARGS is handed to the usher subcommand of the target: make demo ARGS="--addr 127.0.0.1:0"
 ARGS       ?=
 # PKG, COUNT and RUN narrow a test run: make test PKG=./internal/ledger/... RUN=Hold
 PKG        ?= ./...
@@ -22,7 +22,7 @@ help: ## print this
 
 build: bin/usher ## build bin/usher
 
-demo: ## install what is missing, build, and run the demo: make demo ARGS="--crowd 500"
+demo: ## install what is missing, build, and run the demo: make demo ARGS="--addr 127.0.0.1:0"
 	scripts/install-deps demo
 	$(MAKE) bin/usher
 	exec bin/usher demo $(ARGS)

@@ -87,7 +87,7 @@ func run(ctx context.Context, args []string) int {
 		err = fault.ArmFromEnv(os.Getenv("USHER_FAULTS"))
 	}
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "usher: %v\n(usher --help tells what is known)\n", err)
+		fmt.Fprintf(os.Stderr, "usher: %v\n(%s --help tells what is known)\n", err, commandOf(err))
 		return exitUsage
 	}
 	log := newLogger(os.Stderr, c.LogFormat, c.LogLevel)
@@ -98,6 +98,15 @@ func run(ctx context.Context, args []string) int {
 		return exitCode(err)
 	}
 	return exitOK
+}
+
+// commandOf names the command whose help answers a wrong command line.
+func commandOf(err error) string {
+	var wrong *kong.ParseError
+	if errors.As(err, &wrong) && wrong.Context != nil && wrong.Context.Selected() != nil {
+		return wrong.Context.Selected().FullPath()
+	}
+	return "usher"
 }
 
 // Exit codes, for scripts.

@@ -14,8 +14,8 @@ import (
 
 // rehearseCmd runs a whole on-sale with simulated people against a running usher.
 type rehearseCmd struct {
-	URL          string        `help:"Where usher answers." required:"" env:"USHER_URL" placeholder:"URL"`
-	AdminToken   secret        `help:"API key of an operator." required:"" env:"USHER_ADMIN_TOKEN" placeholder:"KEY"`
+	adminFlags `embed:""`
+
 	Event        []string      `help:"Event to rehearse; every one on sale by default. May be repeated." placeholder:"EVENT"`
 	People       int           `help:"How many people come." default:"300"`
 	Arrive       time.Duration `help:"Over how long they come; 50 a second by default." placeholder:"TIME"`
@@ -30,8 +30,12 @@ var errRehearsal = errors.New("the rehearsal did not pass")
 
 // Run rehearses, prints the verdict, and fails when it is not a pass.
 func (c *rehearseCmd) Run(p *process) error {
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
 	report, err := crowd.Run(p.ctx, crowd.Config{
-		URL: c.URL, AdminToken: string(c.AdminToken), Events: c.Event, People: c.People, Arrive: c.Arrive, Seed: c.Seed,
+		URL: client.base, AdminToken: client.token, Events: c.Event, People: c.People, Arrive: c.Arrive, Seed: c.Seed,
 		Patience: c.Patience, Settle: c.Settle, SimulatorURL: c.SimulatorURL,
 		Progress: func(line string) { fmt.Fprintln(p.stderr, line) },
 	})

@@ -98,7 +98,7 @@ type serveCmd struct {
 	CardPage                string `help:"Page where a buyer's browser gets a payment method token." env:"USHER_CARD_PAGE" placeholder:"URL"`
 
 	SMTPAddr         string `help:"Mail server's host and port." default:"127.0.0.1:25" env:"USHER_SMTP_ADDR"`
-	SMTPTLS          string `help:"How the connection to it is protected." enum:"none,starttls,tls" default:"starttls" env:"USHER_SMTP_TLS"`
+	SMTPTLS          string `name:"smtp-tls" help:"How the connection to it is protected." enum:"none,starttls,tls" default:"starttls" env:"USHER_SMTP_TLS"`
 	SMTPUsername     string `help:"User name at the mail server." env:"USHER_SMTP_USERNAME"`
 	SMTPPassword     secret `help:"Password at the mail server." hidden:"" env:"USHER_SMTP_PASSWORD"`
 	SMTPPasswordFile string `help:"File with that password (or USHER_SMTP_PASSWORD)." type:"path" env:"USHER_SMTP_PASSWORD_FILE" placeholder:"FILE"`

@@ -3,6 +3,7 @@ package work
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -61,7 +62,12 @@ func (l *leader) lead(ctx context.Context, taken time.Time, fn func(ctx context.
 		stop()
 		err = <-done
 	}
-	if err != nil && ctx.Err() == nil {
+	switch {
+	case err == nil || ctx.Err() != nil:
+	case !over && errors.Is(err, context.Canceled):
+		// A stalled machine or a database that was away: nothing to do unless it goes on.
+		slog.WarnContext(ctx, "leader lease not renewed in time, somebody takes it again", "leader", l.name)
+	default:
 		slog.ErrorContext(ctx, "leader stopped", "leader", l.name, "error", err)
 	}
 	l.giveUp(ctx)
