@@ -90,8 +90,10 @@ func (c HoldsConfig) length() time.Duration { return time.Duration(c.Seconds * f
 
 const (
 	// holdTime is short, so that stock lasts: what is held lapses and is freed.
-	holdTime  = 2 * time.Second
-	warmUp    = time.Second
+	holdTime = 2 * time.Second
+	// warmUp goes on until holds lapse as fast as they are placed, and whatever piled
+	// up behind cold connections is gone: from then on a second is like the next.
+	warmUp    = holdTime + 2*time.Second
 	benchTier = "standard"
 )
 
