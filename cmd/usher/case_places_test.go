@@ -254,7 +254,8 @@ func TestCaseP18(t *testing.T) {
 	if results[201] != 1 || results[409] != 49 {
 		t.Errorf("two places: %v", results)
 	}
-	rush("many", func(i int) int { return 1 + i%6 })
+	// Whoever has two already may have four more.
+	rush("many", func(i int) int { return 1 + i%4 })
 	free, held, _ := h.quota("many")
 	if free < 0 || free+held != 37 || held > 37 {
 		t.Errorf("many: %d free, %d held", free, held)
