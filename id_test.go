@@ -136,7 +136,7 @@ func TestRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, spoil := range map[string]func(*usher.Rules){
-		"sale": func(r *usher.Rules) { r.Sale = "maybe" }, "currency": func(r *usher.Rules) { r.Currency = "XXX" },
+		"sale": func(r *usher.Rules) { r.Sale = "maybe" }, "currency": func(r *usher.Rules) { r.Currency = "ZZZ" },
 		"limit": func(r *usher.Rules) { r.PurchaseLimit = 0 }, "hold": func(r *usher.Rules) { r.HoldTime = 0 },
 		"margin":   func(r *usher.Rules) { r.PayMargin = r.HoldTime },
 		"fraction": func(r *usher.Rules) { r.Grace++ }, "pending": func(r *usher.Rules) { r.PendingPerEventMax = 0 },

@@ -194,7 +194,7 @@ func TestCreateRefuses(t *testing.T) {
 		"unknown zone":      func(n *catalog.NewEvent) { n.TimeZone = "Europe/Nowhere" },
 		"machine's zone":    func(n *catalog.NewEvent) { n.TimeZone = "Local" },
 		"path as zone":      func(n *catalog.NewEvent) { n.TimeZone = "../../etc/passwd" },
-		"unknown currency":  func(n *catalog.NewEvent) { n.Currency = "XXX" },
+		"unknown currency":  func(n *catalog.NewEvent) { n.Currency = "ZZZ" },
 		"no start":          func(n *catalog.NewEvent) { n.StartsAt = time.Time{} },
 		"unknown shard":     func(n *catalog.NewEvent) { n.Shard = 9 },
 		"negative cap":      func(n *catalog.NewEvent) { n.ActiveMax = -1 },
