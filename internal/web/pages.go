@@ -83,6 +83,9 @@ func (s *Server) newView(r *http.Request, title, script string) view {
 	return v
 }
 
+// langKept is how many seconds a chosen language is kept: a year.
+const langKept = 365 * 24 * 3600
+
 // show renders a page as a whole before any of it is sent.
 func (s *Server) show(w http.ResponseWriter, r *http.Request, status int, name string, v view) {
 	var body bytes.Buffer
@@ -91,6 +94,9 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, status int, name s
 		return
 	}
 	h := w.Header()
+	if r.URL.Query().Get("lang") != "" {
+		http.SetCookie(w, &http.Cookie{Name: langCookieName, Value: string(v.Lang), Path: "/", MaxAge: langKept, SameSite: http.SameSiteLaxMode})
+	}
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Security-Policy", pagePolicy)
 	h.Set("Content-Language", string(v.Lang))
@@ -227,6 +233,20 @@ func showTime(t *time.Time, zone *time.Location, l lang) string {
 	return t.In(zone).Format(format) + " (" + zone.String() + ")"
 }
 
+// showMoney words an amount as the pages' script does: thousands set apart, whole
+// amounts without decimals.
+func showMoney(m usher.Money) string {
+	currency, amount, _ := strings.Cut(m.String(), " ")
+	whole, rest, _ := strings.Cut(amount, ".")
+	for i := len(whole) - 3; i > 0; i -= 3 {
+		whole = whole[:i] + "," + whole[i:]
+	}
+	if strings.Trim(rest, "0") != "" {
+		whole += "." + rest
+	}
+	return currency + " " + whole
+}
+
 // eventLines are the events for the home page.
 func (s *Server) eventLines(ctx context.Context, l lang) ([]eventLine, error) {
 	events, err := s.deps.Catalog.List(ctx, false)
@@ -265,7 +285,7 @@ func (s *Server) lineOf(ctx context.Context, e catalog.Event, l lang) eventLine 
 	now := s.look(ctx, e)
 	line.Sale = now.sale
 	for _, t := range e.Tiers {
-		line.Tiers = append(line.Tiers, tierLine{Name: t.Name, Price: t.Price.String(), Stock: now.tiers[t.ID].stock})
+		line.Tiers = append(line.Tiers, tierLine{Name: t.Name, Price: showMoney(t.Price), Stock: now.tiers[t.ID].stock})
 	}
 	return line
 }

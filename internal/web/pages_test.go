@@ -126,6 +126,43 @@ func TestLanguages(t *testing.T) {
 	}
 }
 
+// A language that was chosen stays chosen where a page is come back to without it.
+func TestChosenLanguageStays(t *testing.T) {
+	w := newWorld(t)
+	a := w.do(t, "GET", "/sign-in?lang=zh-Hant", "", "", "Accept-Language", "en")
+	cookie, _, _ := strings.Cut(a.header.Get("Set-Cookie"), ";")
+	if cookie != "usher_lang=zh-Hant" {
+		t.Fatalf("cookie %q", cookie)
+	}
+	for query, want := range map[string]string{"": "zh-Hant", "?lang=en": "en"} {
+		if a := w.do(t, "GET", "/sign-in"+query, "", "", "Accept-Language", "en", "Cookie", cookie); a.header.Get("Content-Language") != want {
+			t.Errorf("%q after it speaks %q, want %s", query, a.header.Get("Content-Language"), want)
+		}
+	}
+	if a := w.do(t, "GET", "/sign-in", "", "", "Cookie", "usher_lang=<script>"); a.header.Get("Content-Language") != "en" {
+		t.Errorf("junk in the cookie speaks %q", a.header.Get("Content-Language"))
+	}
+}
+
+// Amounts look the same on every page: thousands set apart, decimals where they say
+// something, by each currency's own digits.
+func TestAmountsOnPages(t *testing.T) {
+	for _, tc := range []struct {
+		price usher.Money
+		want  string
+	}{
+		{usher.Money{AmountMinor: 680000, Currency: "TWD"}, ">TWD 6,800<"}, {usher.Money{AmountMinor: 0, Currency: "TWD"}, ">TWD 0<"},
+		{usher.Money{AmountMinor: 123456789, Currency: "EUR"}, ">EUR 1,234,567.89<"}, {usher.Money{AmountMinor: 5, Currency: "EUR"}, ">EUR 0.05<"},
+		{usher.Money{AmountMinor: 5000, Currency: "JPY"}, ">JPY 5,000<"}, {usher.Money{AmountMinor: 1250, Currency: "KWD"}, ">KWD 1.250<"},
+	} {
+		w := newWorld(t)
+		w.catalog.tiers = []catalog.Tier{{ID: "floor", Name: "Floor", Kind: catalog.TierSeated, Price: tc.price}}
+		if a := w.do(t, "GET", "/events/evt_7", "", ""); !strings.Contains(a.body, tc.want) {
+			t.Errorf("%s is not shown as %s", tc.price, tc.want)
+		}
+	}
+}
+
 func TestPagesForNothing(t *testing.T) {
 	w := newWorld(t)
 	for _, path := range []string{"/nothing", "/events/evt_99", "/events/evt_99/seats", "/events/x", "/orders/x", "/pay/x"} {

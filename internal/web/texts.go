@@ -17,14 +17,18 @@ const (
 
 var languages = language.NewMatcher([]language.Tag{language.English, language.TraditionalChinese})
 
-// langOf picks the language of a page: ?lang= when it names one, then what the
-// browser asks for, else English.
+// langCookieName keeps a language that was chosen by ?lang= where a page is come
+// back to without it: from a bank, by a bookmark. The queue page's script reads it.
+const langCookieName = "usher_lang"
+
+// langOf picks the language of a page: ?lang= when it names one, then the one
+// chosen before, then what the browser asks for, else English.
 func langOf(r *http.Request) lang {
 	tags, _, err := language.ParseAcceptLanguage(r.Header.Get("Accept-Language"))
 	if err != nil {
 		tags = nil
 	}
-	if asked := r.URL.Query().Get("lang"); asked != "" {
+	for _, asked := range []string{chosenBefore(r), r.URL.Query().Get("lang")} {
 		if tag, err := language.Parse(asked); err == nil {
 			tags = append([]language.Tag{tag}, tags...)
 		}
@@ -35,6 +39,14 @@ func langOf(r *http.Request) lang {
 		return chinese
 	}
 	return english
+}
+
+func chosenBefore(r *http.Request) string {
+	c, err := r.Cookie(langCookieName)
+	if err != nil {
+		return ""
+	}
+	return c.Value
 }
 
 // texts are the words of the pages, by key. Every key is there in every language.
