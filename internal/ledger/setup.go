@@ -168,8 +168,8 @@ func (s *Setup) validateStanding(tiers map[usher.TierID]bool) error {
 			return usher.Errorf(usher.CodeInvalidRequest, "standing tier %q has no price", string(st.Tier))
 		case seen[st.Tier]:
 			return usher.Errorf(usher.CodeInvalidRequest, "tier %q is named twice or has seats", string(st.Tier))
-		case st.Capacity < 1 || st.Capacity > 10_000_000 || st.Buckets < 1 || st.Buckets > bucketMax || st.Buckets > st.Capacity:
-			return usher.Errorf(usher.CodeInvalidRequest, "tier %q needs 1 to 10,000,000 places in 1 to %d buckets", string(st.Tier), bucketMax)
+		case st.Capacity < 1 || st.Capacity > CapacityMax || st.Buckets < 1 || st.Buckets > BucketMax || st.Buckets > st.Capacity:
+			return usher.Errorf(usher.CodeInvalidRequest, "tier %q needs 1 to %d places in 1 to %d buckets", string(st.Tier), CapacityMax, BucketMax)
 		}
 		seen[st.Tier] = true
 	}
@@ -261,7 +261,7 @@ func (l *Ledger) Rules(ctx context.Context, event usher.EventID) (usher.Rules, [
 	var rules usher.Rules
 	var tiers []Tier
 	err := l.read(ctx, event, func(r *reading) error {
-		rules = r.rules
+		rules, tiers = r.rules, nil
 		for id, p := range r.prices[rules.PriceVersion] {
 			tiers = append(tiers, Tier{id, p.name, usher.Money{AmountMinor: p.amount, Currency: rules.Currency}, p.withdrawn})
 		}
