@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -39,7 +38,7 @@ type hall struct {
 func newHall(t testing.TB, seats int, adjust func(*usher.Rules)) *hall {
 	t.Helper()
 	h := &hall{t: t, url: pgtest.Database(t)}
-	h.homes = openHomes(t, h.url)
+	h.homes = pgtest.Homes(t, h.url)
 	h.Ledger = ledger.New(h.homes, ledger.WithLog(slog.New(slog.DiscardHandler)))
 	h.exec(h.homes.Directory, `INSERT INTO event_home (event_id, shard) VALUES ($1, 1)`, testEvent)
 	rules := usher.DefaultRules("TWD")
@@ -66,19 +65,9 @@ func newHall(t testing.TB, seats int, adjust func(*usher.Rules)) *hall {
 	return h
 }
 
-func openHomes(t testing.TB, url string) *pg.Homes {
-	t.Helper()
-	homes, err := pg.Open(t.Context(), pg.Config{DirectoryURL: url, RoomURL: url, ShardURLs: map[pg.ShardNumber]string{1: url}})
-	if err != nil {
-		t.Fatalf("open homes: %v", err)
-	}
-	t.Cleanup(homes.Close)
-	return homes
-}
-
 // process returns another ledger on its own pools, as a second process would be.
 func (h *hall) process() *ledger.Ledger {
-	return ledger.New(openHomes(h.t, h.url), ledger.WithLog(slog.New(slog.DiscardHandler)))
+	return ledger.New(pgtest.Homes(h.t, h.url), ledger.WithLog(slog.New(slog.DiscardHandler)))
 }
 
 func seatID(i int) usher.SeatID { return usher.SeatID(fmt.Sprintf("A-%03d", i)) }
@@ -223,20 +212,6 @@ func (h *hall) checkReplay() {
 		}
 		if p.status != s.Status || p.version != s.Version {
 			h.t.Errorf("seat %s is %s (version %d), replay says %s (version %d)", s.ID, s.Status, s.Version, p.status, p.version)
-		}
-	}
-}
-
-func until(t testing.TB, what string, done func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(20 * time.Second)
-	for !done() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("%s did not happen", what)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"usher"
 	"usher/internal/fault"
 	"usher/internal/ledger"
+	"usher/internal/pg/pgtest"
 )
 
 func TestBuySeats(t *testing.T) {
@@ -394,10 +395,16 @@ func TestReader(t *testing.T) {
 	for _, l := range []*ledger.Ledger{h.Ledger, h.process()} {
 		wg.Go(func() { _ = l.RunReader(ctx, reader) })
 	}
+	read := func(n int) func() bool {
+		return func() bool { mu.Lock(); defer mu.Unlock(); return len(seqs) >= n }
+	}
 	for i := range 30 {
+		if i == 5 {
+			pgtest.Until(t, "reading 5 entries", read(5))
+		}
 		h.mustPlace(usher.NewAccountID(), fmt.Sprint("k", i), seatID(i))
 	}
-	until(t, "reading 30 entries", func() bool { mu.Lock(); defer mu.Unlock(); return len(seqs) >= 30 })
+	pgtest.Until(t, "reading 30 entries", read(30))
 	cancel()
 	wg.Wait()
 	for i, s := range seqs {
@@ -458,7 +465,7 @@ func TestReaderOfTypes(t *testing.T) {
 			h.mustConfirm(h.mustBegin(h.mustPlace(usher.NewAccountID(), "k", seatID(i)), "c"))
 		}
 	}
-	until(t, "reading 5 entries", func() bool { mu.Lock(); defer mu.Unlock(); return len(got) >= 5 })
+	pgtest.Until(t, "reading 5 entries", func() bool { mu.Lock(); defer mu.Unlock(); return len(got) >= 5 })
 	cancel()
 	wg.Wait()
 	if len(got) != 5 {

@@ -11,6 +11,7 @@ import (
 	"usher"
 	"usher/internal/fault"
 	"usher/internal/ledger"
+	"usher/internal/pg/pgtest"
 )
 
 // gate stops each group after its commit and before its answers, outside any
@@ -144,7 +145,7 @@ func TestSiege(t *testing.T) {
 	c.arrive(t.Context(), 1)
 	<-g.reached
 	c.arrive(t.Context(), offered)
-	until(t, "the refusals", func() bool { return c.answered(usher.CodeUnavailable) == offered-bound })
+	pgtest.Until(t, "the refusals", func() bool { return c.answered(usher.CodeUnavailable) == offered-bound })
 	if h.Waiting(testEvent) != bound || h.Pressure(testEvent) != 1 {
 		t.Errorf("%d holds wait, pressure %v", h.Waiting(testEvent), h.Pressure(testEvent))
 	}
@@ -157,24 +158,24 @@ func TestSiege(t *testing.T) {
 			done.Add(1)
 		})
 	}
-	until(t, "completing work in line", func() bool { return h.Waiting(testEvent) == bound+len(calls) })
+	pgtest.Until(t, "completing work in line", func() bool { return h.Waiting(testEvent) == bound+len(calls) })
 	// The group under way is answered, then the next; the third stands at the gate.
 	g.letGo()
 	if n := done.Load(); n != 0 {
 		t.Errorf("%d were answered by a group that was under way before", n)
 	}
 	g.letGo()
-	until(t, "the answers", func() bool { return int(done.Load()) == len(calls) })
+	pgtest.Until(t, "the answers", func() bool { return int(done.Load()) == len(calls) })
 
 	// A second crowd gives up while that third group is under way; some of it stays.
 	patience, cancel := context.WithCancel(t.Context())
 	before := h.Waiting(testEvent)
 	c.arrive(patience, 300)
-	until(t, "the second crowd", func() bool { return h.Waiting(testEvent) == before+300 })
+	pgtest.Until(t, "the second crowd", func() bool { return h.Waiting(testEvent) == before+300 })
 	c.arrive(t.Context(), 50)
-	until(t, "those who stay", func() bool { return h.Waiting(testEvent) == before+350 })
+	pgtest.Until(t, "those who stay", func() bool { return h.Waiting(testEvent) == before+350 })
 	cancel()
-	until(t, "those who leave", func() bool { return c.answered(usher.CodeBusy) == 300 })
+	pgtest.Until(t, "those who leave", func() bool { return c.answered(usher.CodeBusy) == 300 })
 	g.free()
 	c.wg.Wait()
 	c.check(offered + 351)
@@ -260,7 +261,7 @@ func TestBadDataIsFoundInItsGroup(t *testing.T) {
 			t.Errorf("bad data: %v", err)
 		}
 	})
-	until(t, "the group", func() bool { return h.Waiting(testEvent) == 10 })
+	pgtest.Until(t, "the group", func() bool { return h.Waiting(testEvent) == 10 })
 	g.free()
 	wg.Wait()
 	h.wantSeat(seatID(19), usher.SeatHeld, bad.ID)

@@ -12,6 +12,7 @@ import (
 
 	"usher"
 	"usher/internal/ledger"
+	"usher/internal/pg/pgtest"
 )
 
 // newField sets up an event with a few seats and a standing tier in buckets.
@@ -229,7 +230,7 @@ func TestCapacity(t *testing.T) {
 // P20, P21: a seeded random life of many accounts; the counters equal a recount.
 func TestRandomLife(t *testing.T) {
 	h := newField(t, 40, 3, func(r *usher.Rules) { r.PurchaseLimit = 100; r.PendingPerAccountMax = 100 })
-	ledgers := []*ledger.Ledger{h.Ledger, ledger.New(openHomes(t, h.url), ledger.WithLog(slog.New(slog.DiscardHandler)))}
+	ledgers := []*ledger.Ledger{h.Ledger, ledger.New(pgtest.Homes(t, h.url), ledger.WithLog(slog.New(slog.DiscardHandler)))}
 	var wg sync.WaitGroup
 	for w := range 8 {
 		wg.Go(func() {

@@ -138,11 +138,7 @@ type office struct {
 func newOffice(t *testing.T, smtpAddr string) *office {
 	t.Helper()
 	url := pgtest.Database(t)
-	homes, err := pg.Open(t.Context(), pg.Config{DirectoryURL: url, RoomURL: url, ShardURLs: map[pg.ShardNumber]string{1: url}})
-	if err != nil {
-		t.Fatalf("open homes: %v", err)
-	}
-	t.Cleanup(homes.Close)
+	homes := pgtest.Homes(t, url)
 	o := &office{homes: homes, pool: homes.Shards()[0].Pool, log: new(bytes.Buffer),
 		people: &people{contact: map[usher.AccountID][3]string{}, tickets: map[usher.OrderID][]notify.TicketInfo{}}}
 	o.exec(t, homes.Directory, `INSERT INTO event_home (event_id, shard) VALUES ($1, 1)`, testEvent)

@@ -47,11 +47,7 @@ const (
 func setup(t *testing.T) *bed {
 	t.Helper()
 	url := pgtest.Database(t)
-	homes, err := pg.Open(t.Context(), pg.Config{DirectoryURL: url, RoomURL: url, ShardURLs: map[pg.ShardNumber]string{1: url}})
-	if err != nil {
-		t.Fatalf("open homes: %v", err)
-	}
-	t.Cleanup(homes.Close)
+	homes := pgtest.Homes(t, url)
 	b := &bed{url: url, homes: homes, shard: homes.Shards()[0].Pool}
 	b.restart()
 	mustExec(t, homes.Directory, `INSERT INTO event_home (event_id, shard) VALUES ($1, 1), ($2, 1), ($3, 2)`, concert, match, elsewhere)

@@ -18,7 +18,6 @@ import (
 
 	"usher"
 	"usher/internal/fault"
-	"usher/internal/pg"
 	"usher/internal/pg/pgtest"
 	"usher/internal/work"
 )
@@ -41,11 +40,7 @@ type bench struct {
 func setup(t *testing.T) *bench {
 	t.Helper()
 	url := pgtest.Database(t)
-	homes, err := pg.Open(t.Context(), pg.Config{DirectoryURL: url, RoomURL: url, ShardURLs: map[pg.ShardNumber]string{1: url}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(homes.Close)
+	homes := pgtest.Homes(t, url)
 	b := &bench{pool: homes.Shards()[0].Pool, log: new(bytes.Buffer)}
 	b.exec(t, `CREATE TABLE job (job_id uuid PRIMARY KEY, kind text NOT NULL DEFAULT 'a', next_at timestamptz,
 		attempts integer NOT NULL DEFAULT 0, lease_until timestamptz, last_error text NOT NULL DEFAULT '', parked_at timestamptz)`)

@@ -15,7 +15,6 @@ import (
 	"usher"
 	"usher/internal/bench/baseline"
 	"usher/internal/ledger"
-	"usher/internal/pg"
 	"usher/internal/pg/pgtest"
 )
 
@@ -26,12 +25,7 @@ const event = usher.EventID(9)
 // newHolds sets an event of 20 seats up.
 func newHolds(t *testing.T) (baseline.Holds, *ledger.Ledger) {
 	t.Helper()
-	url := pgtest.Database(t)
-	homes, err := pg.Open(t.Context(), pg.Config{DirectoryURL: url, RoomURL: url, ShardURLs: map[pg.ShardNumber]string{1: url}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(homes.Close)
+	homes := pgtest.Homes(t, pgtest.Database(t))
 	if _, err := homes.Directory.Exec(t.Context(), `INSERT INTO event_home (event_id, shard) VALUES ($1, 1)`, event); err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +39,8 @@ func newHolds(t *testing.T) (baseline.Holds, *ledger.Ledger) {
 	if err := l.SetUp(t.Context(), setup); err != nil {
 		t.Fatal(err)
 	}
-	if rules, _, err = l.Rules(t.Context(), event); err != nil {
+	rules, _, err := l.Rules(t.Context(), event)
+	if err != nil {
 		t.Fatal(err)
 	}
 	pool := homes.Shards()[0].Pool

@@ -14,6 +14,7 @@ import (
 	"usher/internal/fault"
 	"usher/internal/ledger"
 	"usher/internal/pg"
+	"usher/internal/pg/pgtest"
 )
 
 // A child is this test program as a process of its own, which a test may kill.
@@ -104,7 +105,7 @@ func (p *process) kill() {
 // a COMMIT that was under way is over then.
 func (h *hall) childrenGone() {
 	h.t.Helper()
-	until(h.t, "the end of the killed processes' sessions", func() bool {
+	pgtest.Until(h.t, "the end of the killed processes' sessions", func() bool {
 		return one[int](h, `SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND datname = current_database()`, childName) == 0
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"usher/internal/ledger"
 	"usher/internal/pg"
 	"usher/internal/pg/embedded"
+	"usher/internal/pg/pgtest"
 )
 
 // cluster is a PostgreSQL of one test, whose clock it moves or which it crashes.
@@ -127,7 +128,7 @@ func TestMatrixDatabaseCrash(t *testing.T) {
 				t.Fatal("the database did not crash")
 			}
 			var hold ledger.Hold
-			until(t, "an answer", func() bool {
+			pgtest.Until(t, "an answer", func() bool {
 				hold, err = h.PlaceHold(t.Context(), placing(a, "k", seatID(i)))
 				return err == nil
 			})

@@ -10,6 +10,7 @@ import (
 	"usher"
 	"usher/internal/fault"
 	"usher/internal/ledger"
+	"usher/internal/pg/pgtest"
 )
 
 // permutations returns every order of n things.
@@ -105,7 +106,7 @@ func TestNobodyExpires(t *testing.T) {
 			t.Errorf("hold %d reads %s, %v", i, snap.Status, err)
 		}
 	}
-	until(t, "the sweeper's death", func() bool { return fault.Passes("expiry.before_group") > 0 })
+	pgtest.Until(t, "the sweeper's death", func() bool { return fault.Passes("expiry.before_group") > 0 })
 	h.mustConfirm(h.mustBegin(h.mustPlace(usher.NewAccountID(), "k", seatIDs(0, 1, 2, 3, 4, 5)...), "c"))
 }
 

@@ -259,21 +259,6 @@ func (h *hall) count(kind ledger.EntryType) int {
 	return n
 }
 
-// until polls; nothing in the database tells when somebody starts to wait.
-func until(t testing.TB, what string, done func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(30 * time.Second)
-	for !done() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("%s did not happen", what)
-		}
-	}
-}
-
 // blocked is how many sessions wait for a lock.
 func (h *hall) blocked() int {
 	h.t.Helper()

@@ -10,6 +10,7 @@ import (
 	"usher"
 	"usher/internal/ledger"
 	"usher/internal/pg"
+	"usher/internal/pg/pgtest"
 )
 
 // Hundreds of holds of one event wait for a row that somebody keeps locked. They
@@ -39,7 +40,7 @@ func TestHotEventTakesOneConnection(t *testing.T) {
 			}
 		})
 	}
-	until(t, "the crowd", func() bool { return arrived.Load() == crowd && h.blocked() > 0 })
+	pgtest.Until(t, "the crowd", func() bool { return arrived.Load() == crowd && h.blocked() > 0 })
 	a := usher.NewAccountID()
 	for i := range 20 {
 		hold, err := l.PlaceHold(t.Context(), ledger.PlaceHold{Event: event + 1, Account: a, Seats: seatIDs(i), Key: fmt.Sprint("k", i)})

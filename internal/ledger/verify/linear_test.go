@@ -13,6 +13,7 @@ import (
 	"usher"
 	"usher/internal/ledger"
 	"usher/internal/pg/pgproxy"
+	"usher/internal/pg/pgtest"
 )
 
 // quick are rules under which deadlines pass within a test.
@@ -150,14 +151,14 @@ func (y *history) record(seats []usher.SeatID, places [2]int, d time.Duration, c
 		enough := time.NewTimer(d)
 		defer enough.Stop()
 		<-enough.C
-		until(h.t, "every kind of call", y.journal.covered)
+		pgtest.Until(h.t, "every kind of call", y.journal.covered)
 	})
 	w.run(ctx, 12)
 	wg.Wait()
 	h.childrenGone()
 	// Whatever a process still has to do for a caller that left goes before this.
 	for _, l := range append(tidy.ledgers, w.ledgers...) {
-		until(h.t, "rest", func() bool {
+		pgtest.Until(h.t, "rest", func() bool {
 			_, err := l.ExpireHolds(context.Background(), y.event)
 			return err == nil
 		})

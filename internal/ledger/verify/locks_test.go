@@ -11,6 +11,7 @@ import (
 	"usher"
 	"usher/internal/fault"
 	"usher/internal/ledger"
+	"usher/internal/pg/pgtest"
 )
 
 // lockRow keeps one row locked, as a slow process would, until free is called.
@@ -44,7 +45,7 @@ func later(run func() error) (wait func() error) {
 // passes waits until a hold's deadline is over by the database's clock.
 func (h *hall) passes(hold ledger.Hold) {
 	h.t.Helper()
-	until(h.t, "the deadline", func() bool {
+	pgtest.Until(h.t, "the deadline", func() bool {
 		return one[bool](h, `SELECT expires_at < clock_timestamp() FROM hold WHERE hold_id = $1`, hold.ID)
 	})
 }
@@ -60,7 +61,7 @@ func TestDeadlinePassesWhileWaiting(t *testing.T) {
 		_, _, err := h.BeginPayment(context.Background(), beginning(hold, "c"))
 		return err
 	})
-	until(t, "the group's wait", func() bool { return h.blocked() > 0 })
+	pgtest.Until(t, "the group's wait", func() bool { return h.blocked() > 0 })
 	h.passes(hold)
 	free()
 	wantCode(t, wait(), usher.CodeHoldExpired)
@@ -85,7 +86,7 @@ func TestTakeoverThenOldExpiry(t *testing.T) {
 		taken, err = h.PlaceHold(context.Background(), placing(b, "k", seatIDs(0, 2)...))
 		return err
 	})
-	until(t, "the group's wait", func() bool { return h.blocked() > 0 })
+	pgtest.Until(t, "the group's wait", func() bool { return h.blocked() > 0 })
 	h.passes(old)
 	free()
 	if err := wait(); err != nil {
@@ -137,7 +138,7 @@ func TestLimitIsCountedUnderTheLock(t *testing.T) {
 		_, err := other.PlaceHold(context.Background(), placing(a, "k2", seatIDs(2, 3)...))
 		return err
 	})
-	until(t, "the second group's wait or answer", func() bool {
+	pgtest.Until(t, "the second group's wait or answer", func() bool {
 		select {
 		case <-answered:
 			return true
@@ -167,7 +168,7 @@ func TestSeatsAreLockedInOrder(t *testing.T) {
 			hold, err = h.PlaceHold(context.Background(), placing(a, "k", seatIDs(5, 3, 1, 0, 4, 2)...))
 			return err
 		})
-		until(t, "the group's wait", func() bool { return h.blocked() > 0 })
+		pgtest.Until(t, "the group's wait", func() bool { return h.blocked() > 0 })
 		rows, err := h.shard().Query(t.Context(), `SELECT seat_id FROM seat_inventory WHERE event_id = $1 ORDER BY seat_id FOR UPDATE SKIP LOCKED`, event)
 		if err != nil {
 			t.Fatal(err)

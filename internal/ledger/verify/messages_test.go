@@ -13,6 +13,7 @@ import (
 	"usher"
 	"usher/internal/fault"
 	"usher/internal/ledger"
+	"usher/internal/pg/pgtest"
 )
 
 // runs starts a loop of a ledger that ends with the test, or earlier.
@@ -32,7 +33,7 @@ func runs(t testing.TB, loop func(context.Context) error) (stop func()) {
 // expired waits until so many holds have expired, each once.
 func (h *hall) expired(n int) {
 	h.t.Helper()
-	until(h.t, "the expiry", func() bool { return h.count(ledger.EntryHoldExpired) >= n })
+	pgtest.Until(h.t, "the expiry", func() bool { return h.count(ledger.EntryHoldExpired) >= n })
 	if got := h.count(ledger.EntryHoldExpired); got != n {
 		h.t.Errorf("%d holds expired, want %d", got, n)
 	}
@@ -91,7 +92,7 @@ func TestMatrixMessageLost(t *testing.T) {
 	runs(t, h.RunExpiry)
 	groups := passed(t, "expiry.before_group")
 	lost := h.mustPlace(usher.NewAccountID(), "k", seatID(0))
-	until(t, "the loss", func() bool { return fault.Passes("expiry.message") > 0 })
+	pgtest.Until(t, "the loss", func() bool { return fault.Passes("expiry.message") > 0 })
 	if h.wantSeat(seatID(0), usher.SeatHeld, lost.ID); groups() != 0 || h.count(ledger.EntryHoldExpired) != 0 {
 		t.Error("a lost message freed something")
 	}
@@ -124,7 +125,7 @@ func TestMatrixMessageLate(t *testing.T) {
 		return hold
 	}
 	place(0)
-	until(t, "the late message", func() bool { return fault.Passes("expiry.message") == 1 })
+	pgtest.Until(t, "the late message", func() bool { return fault.Passes("expiry.message") == 1 })
 	place(1)
 	h.expired(2)
 	// Holds by another process have no messages here, and a deadline far away.
@@ -132,7 +133,7 @@ func TestMatrixMessageLate(t *testing.T) {
 	h.expireIn(next, time.Hour)
 	before, groups := deliveries(), passed(t, "ledger.before_write")
 	close(late)
-	until(t, "its delivery", func() bool { return deliveries() == before+1 && groups() > 0 })
+	pgtest.Until(t, "its delivery", func() bool { return deliveries() == before+1 && groups() > 0 })
 	// The same ledger's next group is decided after that one.
 	if n, err := l.ExpireHolds(t.Context(), event); n != 0 || err != nil {
 		t.Errorf("freed %d, %v", n, err)
@@ -150,7 +151,7 @@ func TestMatrixMessageTwice(t *testing.T) {
 	defer fault.Arm("expiry.message", 0, fault.Twice)()
 	deliveries := passed(t, "expiry.before_group")
 	stop := []func(){runs(t, h.process().RunExpiry), runs(t, h.process().RunExpiry)}
-	until(t, "four deliveries", func() bool { return deliveries() >= 4 })
+	pgtest.Until(t, "four deliveries", func() bool { return deliveries() >= 4 })
 	h.expired(1)
 	for _, s := range stop {
 		s()
@@ -187,7 +188,7 @@ func TestOverdueIsReported(t *testing.T) {
 	var log lines
 	l := ledger.New(h.homes, ledger.WithMetrics(reg), ledger.WithLog(slog.New(slog.NewTextHandler(&log, nil))))
 	stop := runs(t, l.RunSweeper)
-	until(t, "the line", func() bool { return log.count("holds are overdue") == 1 })
+	pgtest.Until(t, "the line", func() bool { return log.count("holds are overdue") == 1 })
 	stop()
 	if n := gauge(t, reg, "usher_ledger_expiry_backlog"); n != 3 {
 		t.Errorf("the backlog is %v", n)
@@ -256,7 +257,7 @@ func TestExpiryOfEventsIsApart(t *testing.T) {
 		reached, goOn := paused(t)
 		stop := runs(t, loop)
 		<-reached
-		until(t, "the other event's expiry by "+name, func() bool {
+		pgtest.Until(t, "the other event's expiry by "+name, func() bool {
 			return one[int](h, `SELECT count(*) FROM hold WHERE status = 'held'`) == 1
 		})
 		goOn()

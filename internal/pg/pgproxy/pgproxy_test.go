@@ -65,20 +65,6 @@ func (b *bench) has(n int) bool {
 	return there
 }
 
-func (b *bench) until(what string, done func() bool) {
-	b.t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(20 * time.Second)
-	for !done() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			b.t.Fatalf("%s did not happen", what)
-		}
-	}
-}
-
 func TestPassesEverything(t *testing.T) {
 	b := newBench(t)
 	if err := b.write(t.Context(), 1); err != nil || !b.has(1) {
@@ -115,12 +101,12 @@ func TestCancel(t *testing.T) {
 		}
 		return n
 	}
-	b.until("the statement's start", func() bool { return running() == 1 })
+	pgtest.Until(b.t, "the statement's start", func() bool { return running() == 1 })
 	cancel()
 	if err := <-failed; err == nil {
 		t.Error("the statement was not cancelled")
 	}
-	b.until("the statement's end", func() bool { return running() == 0 })
+	pgtest.Until(b.t, "the statement's end", func() bool { return running() == 0 })
 }
 
 func TestActions(t *testing.T) {
@@ -154,7 +140,7 @@ func TestActions(t *testing.T) {
 				t.Errorf("the fault fired %d times", f.Fired())
 			}
 			if tc.written {
-				b.until("the write", func() bool { return b.has(1) })
+				pgtest.Until(b.t, "the write", func() bool { return b.has(1) })
 			} else if b.has(1) {
 				t.Error("it was written")
 			}
@@ -232,7 +218,7 @@ func TestSilence(t *testing.T) {
 			done := make(chan error, 1)
 			go func() { done <- b.write(t.Context(), 1) }()
 			if tc.written {
-				b.until("the write", func() bool { return b.has(1) })
+				pgtest.Until(b.t, "the write", func() bool { return b.has(1) })
 			}
 			select {
 			case err := <-done:
