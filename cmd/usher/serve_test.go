@@ -15,7 +15,6 @@ import (
 
 	"usher"
 	"usher/internal/ledger"
-	"usher/internal/waitingroom"
 	"usher/internal/web"
 )
 
@@ -213,8 +212,8 @@ func TestStock(t *testing.T) {
 	}
 	few := append([]byte{0}, sold...)
 	held := append([]byte{1}, sold...)
-	for want, seats := range map[waitingroom.Stock][]byte{
-		waitingroom.StockMany: {0, 1, 2, 3, 0}, waitingroom.StockFew: few, waitingroom.StockInBaskets: held, waitingroom.StockSoldOut: sold,
+	for want, seats := range map[usher.Stock][]byte{
+		usher.StockMany: {0, 1, 2, 3, 0}, usher.StockFew: few, usher.StockInBaskets: held, usher.StockSoldOut: sold,
 	} {
 		if got, err := countSeats(snapshot(seats...)); err != nil || got.word() != want {
 			t.Errorf("%v is %q, %v, want %q", seats, got.word(), err, want)
@@ -231,11 +230,11 @@ func TestStock(t *testing.T) {
 		t.Fatalf("count: %v", err)
 	}
 	left.add([]ledger.BucketState{{Bucket: 1, Held: 1, Sold: 9}})
-	if left.word() != waitingroom.StockInBaskets {
+	if left.word() != usher.StockInBaskets {
 		t.Errorf("with one held it is %q", left.word())
 	}
 	left.add([]ledger.BucketState{{Bucket: 2, Available: 10}})
-	if left.word() != waitingroom.StockMany {
+	if left.word() != usher.StockMany {
 		t.Errorf("with ten free of 41 it is %q", left.word())
 	}
 }

@@ -7,17 +7,15 @@ import (
 	"fmt"
 	"time"
 
+	"usher"
 	"usher/internal/catalog"
 	"usher/internal/ledger"
-	"usher/internal/waitingroom"
 )
 
 const (
 	// stockEvery is how old the word for stock in a queue's document may be.
 	stockEvery   = 2 * time.Second
 	stockTimeout = 2 * time.Second
-	// fewShare is the share of free places below which few are left.
-	fewShare = 0.1
 )
 
 // runStock puts the word for what is left into the documents of the queues, from
@@ -96,18 +94,8 @@ func (p *places) add(buckets []ledger.BucketState) {
 	for _, b := range buckets {
 		p.free += b.Available
 		p.held += b.Held
-		p.total += b.Available + b.Held + b.Sold
+		p.total += b.Capacity()
 	}
 }
 
-func (p places) word() waitingroom.Stock {
-	switch {
-	case float64(p.free) > fewShare*float64(p.total):
-		return waitingroom.StockMany
-	case p.free > 0:
-		return waitingroom.StockFew
-	case p.held > 0:
-		return waitingroom.StockInBaskets
-	}
-	return waitingroom.StockSoldOut
-}
+func (p places) word() usher.Stock { return usher.StockOf(p.free, p.held, p.total) }

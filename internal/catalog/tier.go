@@ -61,9 +61,6 @@ type Standing struct {
 
 const (
 	standingMax = 50
-	// capacityMax and bucketsMax are the ledger's bounds of one tier.
-	capacityMax = 10_000_000
-	bucketsMax  = 1000
 	// standingAfter is where standing tiers come after those of any chart.
 	standingAfter = 1000
 )
@@ -141,10 +138,10 @@ func checkStanding(tiers []Standing) ([]Standing, error) {
 		switch {
 		case seen[t.ID]:
 			return nil, usher.Errorf(usher.CodeInvalidRequest, "the tier %q is named twice", string(t.ID))
-		case t.Capacity < 1 || t.Capacity > capacityMax:
-			return nil, usher.Errorf(usher.CodeInvalidRequest, "the capacity of tier %q must be 1 to %d", string(t.ID), capacityMax)
-		case t.Buckets < 1 || t.Buckets > bucketsMax || t.Buckets > t.Capacity:
-			return nil, usher.Errorf(usher.CodeInvalidRequest, "tier %q needs 1 to %d buckets, and a place for each", string(t.ID), bucketsMax)
+		case t.Capacity < 1 || t.Capacity > ledger.CapacityMax:
+			return nil, usher.Errorf(usher.CodeInvalidRequest, "the capacity of tier %q must be 1 to %d", string(t.ID), ledger.CapacityMax)
+		case t.Buckets < 1 || t.Buckets > ledger.BucketMax || t.Buckets > t.Capacity:
+			return nil, usher.Errorf(usher.CodeInvalidRequest, "tier %q needs 1 to %d buckets, and a place for each", string(t.ID), ledger.BucketMax)
 		}
 		seen[t.ID] = true
 		out = append(out, t)

@@ -4,12 +4,12 @@ import (
 	"usher"
 )
 
-// capacityMax is the most places of one tier.
-const capacityMax = 10_000_000
+// CapacityMax is the most places of one tier without seats.
+const CapacityMax = 10_000_000
 
 func (c *MoveCapacity) validate() error {
-	if c.From == c.To || c.Quantity < 1 || c.To < 1 || c.To > bucketMax {
-		return usher.Errorf(usher.CodeInvalidRequest, "two different buckets from 1 to %d and a quantity of at least 1 are needed", bucketMax)
+	if c.From == c.To || c.Quantity < 1 || c.To < 1 || c.To > BucketMax {
+		return usher.Errorf(usher.CodeInvalidRequest, "two different buckets from 1 to %d and a quantity of at least 1 are needed", BucketMax)
 	}
 	if err := usher.CheckText("tier id", string(c.Tier), 64); err != nil {
 		return err
@@ -41,11 +41,11 @@ func (c *MoveCapacity) decide(s *state) (answer, error) {
 }
 
 func (c *SetCapacity) validate() error {
-	if c.Capacity < 0 || c.Capacity > capacityMax {
-		return usher.Errorf(usher.CodeInvalidRequest, "a capacity is 0 to %d", capacityMax)
+	if c.Capacity < 0 || c.Capacity > CapacityMax {
+		return usher.Errorf(usher.CodeInvalidRequest, "a capacity is 0 to %d", CapacityMax)
 	}
-	if c.Bucket < 0 || c.Bucket > bucketMax {
-		return usher.Errorf(usher.CodeInvalidRequest, "a bucket is 1 to %d", bucketMax)
+	if c.Bucket < 0 || c.Bucket > BucketMax {
+		return usher.Errorf(usher.CodeInvalidRequest, "a bucket is 1 to %d", BucketMax)
 	}
 	if err := usher.CheckText("tier id", string(c.Tier), 64); err != nil {
 		return err

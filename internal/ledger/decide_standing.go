@@ -30,8 +30,8 @@ type holdLine struct {
 	quantity int
 }
 
-// bucketMax is the highest bucket number.
-const bucketMax = 1000
+// BucketMax is the highest bucket number.
+const BucketMax = 1000
 
 // validateItems sorts the items by tier and drops those of quantity 0, which a
 // form sends for tiers that nobody chose.

@@ -113,6 +113,9 @@ type BucketState struct {
 	Available, Held, Sold int
 }
 
+// Capacity is how many places the bucket has in all.
+func (b BucketState) Capacity() int { return b.Available + b.Held + b.Sold }
+
 // Snapshot is every seat of an event together with the number of the last
 // change it contains.
 type Snapshot struct {

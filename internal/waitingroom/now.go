@@ -16,17 +16,6 @@ import (
 	"usher/internal/pg"
 )
 
-// Stock says in words how much is left; it never gives a figure away.
-type Stock string
-
-// The words for stock. In baskets: nothing is free now, some may come back.
-const (
-	StockMany      Stock = "many"
-	StockFew       Stock = "few"
-	StockInBaskets Stock = "inBaskets"
-	StockSoldOut   Stock = "soldOut"
-)
-
 // NowDocument is the one small document that everybody who waits for an event
 // reads. It is the same for all, so caches may keep it for a second.
 type NowDocument struct {
@@ -53,13 +42,13 @@ type nowBody struct {
 	Rate      float64 `json:"rate"`
 	Admitting bool    `json:"admitting"`
 	// Waiting is how many wait to be called, without those who left or lapsed.
-	Waiting   int64      `json:"waiting"`
-	Stock     Stock      `json:"stock"`
-	Message   string     `json:"message"`
-	OpensAt   *time.Time `json:"opensAt"`
-	RulesHash string     `json:"rulesHash"`
-	Pace      []pace     `json:"pace"`
-	AsOf      time.Time  `json:"asOf"`
+	Waiting   int64       `json:"waiting"`
+	Stock     usher.Stock `json:"stock"`
+	Message   string      `json:"message"`
+	OpensAt   *time.Time  `json:"opensAt"`
+	RulesHash string      `json:"rulesHash"`
+	Pace      []pace      `json:"pace"`
+	AsOf      time.Time   `json:"asOf"`
 }
 
 // pace says how often to read the document: everySeconds while at most ahead
@@ -121,8 +110,8 @@ func (r *Rooms) Now(event usher.EventID) (doc NowDocument, ok bool) {
 
 // SetStock sets the word for the event's stock in this process's documents; it
 // shows with the next refresh. Unknown words are ignored.
-func (r *Rooms) SetStock(event usher.EventID, s Stock) {
-	if !slices.Contains([]Stock{StockMany, StockFew, StockInBaskets, StockSoldOut}, s) {
+func (r *Rooms) SetStock(event usher.EventID, s usher.Stock) {
+	if !slices.Contains([]usher.Stock{usher.StockMany, usher.StockFew, usher.StockInBaskets, usher.StockSoldOut}, s) {
 		return
 	}
 	r.stockMu.Lock()
@@ -130,13 +119,13 @@ func (r *Rooms) SetStock(event usher.EventID, s Stock) {
 	r.stocks[event] = s
 }
 
-func (r *Rooms) stock(event usher.EventID) Stock {
+func (r *Rooms) stock(event usher.EventID) usher.Stock {
 	r.stockMu.Lock()
 	defer r.stockMu.Unlock()
 	if s, ok := r.stocks[event]; ok {
 		return s
 	}
-	return StockMany
+	return usher.StockMany
 }
 
 func (r *Rooms) runRefresh(ctx context.Context) {

@@ -34,7 +34,7 @@ func TestNowDocument(t *testing.T) {
 	b.openTo(4)
 	must(t, b.rooms.SetMessage(b.ctx, event, "提早開放"))
 	b.joinMany(3)
-	b.rooms.SetStock(event, waitingroom.StockFew)
+	b.rooms.SetStock(event, usher.StockFew)
 	b.rooms.SetStock(event, "plenty")
 	must(t, b.rooms.Refresh(b.ctx))
 	n := b.now()

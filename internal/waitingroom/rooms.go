@@ -58,7 +58,7 @@ type Rooms struct {
 	refreshMu sync.Mutex
 
 	stockMu sync.Mutex
-	stocks  map[usher.EventID]Stock
+	stocks  map[usher.EventID]usher.Stock
 
 	buckets bucketCache
 	touches touches
@@ -74,7 +74,7 @@ func New(ctx context.Context, cfg Config) (*Rooms, error) {
 		log:     cfg.Log,
 		metrics: newMetrics(cfg.Metrics),
 		name:    rand.Text(),
-		stocks:  map[usher.EventID]Stock{},
+		stocks:  map[usher.EventID]usher.Stock{},
 		touches: newTouches(),
 		shards:  shardHealth{down: map[usher.EventID]bool{}},
 	}

@@ -15,18 +15,6 @@ type saleStatus string
 
 const saleUnavailable saleStatus = "unavailable"
 
-// stock says in a word what is left of a standing tier: buyers get no figures.
-type stock string
-
-const (
-	stockMany    stock = "many"
-	stockFew     stock = "few"
-	stockSoldOut stock = "soldOut"
-)
-
-// fewShare is the share of free places down to which few are left.
-const fewShare = 0.1
-
 // look is what pages show of a running sale. It is a hint: the ledger decides.
 type look struct {
 	sale saleStatus
@@ -38,7 +26,7 @@ type look struct {
 // left is what a standing tier has.
 type left struct {
 	capacity int
-	stock    stock
+	stock    usher.Stock
 }
 
 // browsing remembers for a moment what pages of events show: however many people
@@ -110,15 +98,12 @@ func leftOf(buckets []ledger.BucketState) map[usher.TierID]left {
 	}
 	out := map[usher.TierID]left{}
 	for tier, sum := range sums {
-		capacity := sum.Available + sum.Held + sum.Sold
-		word := stockFew
-		switch {
-		case float64(sum.Available) > fewShare*float64(capacity):
-			word = stockMany
-		case sum.Available == 0 && sum.Held == 0:
-			word = stockSoldOut
+		word := usher.StockOf(sum.Available, sum.Held, sum.Capacity())
+		if word == usher.StockInBaskets {
+			// Whoever looks at one tier may still get lucky.
+			word = usher.StockFew
 		}
-		out[tier] = left{capacity, word}
+		out[tier] = left{sum.Capacity(), word}
 	}
 	return out
 }

@@ -64,7 +64,7 @@ type eventLine struct {
 // tierLine is a tier as pages show it. Stock is "" where nothing is known.
 type tierLine struct {
 	Name, Price string
-	Stock       stock
+	Stock       usher.Stock
 }
 
 // newView begins a page in the reader's language.

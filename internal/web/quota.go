@@ -120,7 +120,7 @@ func (s *Server) getQuota(ctx context.Context, in *TierInput) (*quotaOutput, err
 	v := quotaView{EventID: in.Event.EventID, TierID: in.TierID}
 	for _, b := range buckets {
 		if b.Tier == in.TierID {
-			v.Capacity += b.Available + b.Held + b.Sold
+			v.Capacity += b.Capacity()
 			v.Buckets = append(v.Buckets, bucketView{b.Bucket, b.Available, b.Held, b.Sold})
 		}
 	}

@@ -1,0 +1,28 @@
+package usher
+
+// Stock says in a word how much is left; it never gives a figure away.
+type Stock string
+
+// The words for stock. In baskets: nothing is free now, some may come back.
+const (
+	StockMany      Stock = "many"
+	StockFew       Stock = "few"
+	StockInBaskets Stock = "inBaskets"
+	StockSoldOut   Stock = "soldOut"
+)
+
+// fewShare is the share of free places down to which few are left.
+const fewShare = 0.1
+
+// StockOf returns the word for so many free and held places of a total.
+func StockOf(free, held, total int) Stock {
+	switch {
+	case float64(free) > fewShare*float64(total):
+		return StockMany
+	case free > 0:
+		return StockFew
+	case held > 0:
+		return StockInBaskets
+	}
+	return StockSoldOut
+}
