@@ -65,8 +65,8 @@ func (s *Server) placeBest(ctx context.Context, c ledger.PlaceHold, b *bestReque
 	panic("web: best seats without a try")
 }
 
-// suggestionRate bounds how often seats are looked for as a courtesy: at a
-// millisecond each, a contested seat must not cost a core.
+// suggestionRate bounds how often seats are looked for as a courtesy: in a full
+// hall every row is looked at, and a contested seat must not cost a core.
 var suggestionRate = Rate{Burst: 50, Every: 20 * time.Millisecond}
 
 // suggest adds seats of the same number and tier that look free to a refusal. It

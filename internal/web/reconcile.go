@@ -18,9 +18,9 @@ const (
 
 // reconcileRequest asks for a reconciliation of payments.
 type reconcileRequest struct {
-	OlderThanSeconds int    `json:"olderThanSeconds,omitempty" minimum:"0" maximum:"31536000" doc:"Only operations at least this old; all by default"`
-	RedriveParked    bool   `json:"redriveParked,omitempty" doc:"Make parked operations and provider messages due again first, at most 1000 of each per shard"`
-	Reason           string `json:"reason" minLength:"1" maxLength:"2000" doc:"Why, for the list of actions"`
+	Because
+	OlderThanSeconds int  `json:"olderThanSeconds,omitempty" minimum:"0" maximum:"31536000" doc:"Only operations at least this old; all by default"`
+	RedriveParked    bool `json:"redriveParked,omitempty" doc:"Make parked operations and provider messages due again first, at most 1000 of each per shard"`
 }
 
 type reconcileInput struct {
@@ -67,8 +67,12 @@ func (s *Server) reconcilePayments(ctx context.Context, in *reconcileInput) (*re
 		return nil, usher.Errorf(usher.CodeForbidden, "reconciling payments is for the house's own staff")
 	}
 	b := in.Body
+	by, err := b.by(ctx)
+	if err != nil {
+		return nil, err
+	}
 	detail := map[string]any{"olderThanSeconds": b.OlderThanSeconds, "redriveParked": b.RedriveParked}
-	if err := s.logAction(ctx, "payments.reconcile", "payments", b.Reason, detail); err != nil {
+	if err := s.logAction(ctx, "payments.reconcile", "payments", by.Reason, detail); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
