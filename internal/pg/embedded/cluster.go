@@ -61,7 +61,7 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	}
 	server, err := startLocked(ctx, &cfg, who)
 	if err != nil {
-		lock.Close()
+		_ = unlockFolder(lock)
 		return nil, err
 	}
 	return &Cluster{cfg: cfg, server: server, lock: lock}, nil
@@ -253,7 +253,7 @@ func (c *Cluster) Stop(ctx context.Context) error {
 	dropSocketDir(c.server.socketDir)
 	c.stopped = true
 	c.cfg.Log.Info("PostgreSQL stopped", "data", c.cfg.DataDir)
-	if err := c.lock.Close(); err != nil {
+	if err := unlockFolder(c.lock); err != nil {
 		return fmt.Errorf("unlock data folder: %w", err)
 	}
 	return nil
@@ -270,7 +270,7 @@ func Destroy(ctx context.Context, dataDir string) error {
 	if err != nil {
 		return err
 	}
-	defer lock.Close()
+	defer func() { _ = unlockFolder(lock) }()
 	f, found, err := readPidFile(cfg.DataDir)
 	if err != nil {
 		return err

@@ -37,6 +37,12 @@ func lockFolder(dir string) (*os.File, error) {
 	return f, nil
 }
 
+// unlockFolder gives the folder back. Closing alone would leave the lock with a
+// child of this process that is between fork and exec.
+func unlockFolder(f *os.File) error {
+	return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
+}
+
 func writeHolder(f *os.File) error {
 	if err := f.Truncate(0); err != nil {
 		return err

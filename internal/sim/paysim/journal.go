@@ -163,5 +163,6 @@ func (j *journal) close() error {
 	if errors.Is(err, errJournalClosed) {
 		err = nil
 	}
-	return errors.Join(err, j.f.Close())
+	// Closing alone would leave the lock with a child that is between fork and exec.
+	return errors.Join(err, syscall.Flock(int(j.f.Fd()), syscall.LOCK_UN), j.f.Close())
 }
