@@ -91,9 +91,9 @@ func (c HoldsConfig) length() time.Duration { return time.Duration(c.Seconds * f
 const (
 	// holdTime is short, so that stock lasts: what is held lapses and is freed.
 	holdTime = 2 * time.Second
-	// warmUp goes on until holds lapse as fast as they are placed, and whatever piled
-	// up behind cold connections is gone: from then on a second is like the next.
-	warmUp    = holdTime + 2*time.Second
+	// warmUpMax is when holds lapse as fast as they are placed, and whatever piled up
+	// behind cold connections is gone: from then on a second is like the next.
+	warmUpMax = holdTime + 2*time.Second
 	benchTier = "standard"
 )
 
@@ -247,7 +247,7 @@ func measureHolds(ctx context.Context, events []usher.EventID, cfg HoldsConfig, 
 	for i := range events {
 		pickers[i] = newPicker(cfg.Seats, cfg.SeatsPerHold, cfg.ConflictShare, holdTime, uint64(events[i]))
 	}
-	m := newMeasurement(warmUp, cfg.length())
+	m := newMeasurement(cfg.length())
 	ctx, cancel := m.within(ctx)
 	defer cancel()
 	var wg sync.WaitGroup

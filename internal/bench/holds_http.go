@@ -46,14 +46,14 @@ func HoldsHTTP(ctx context.Context, t Target, cfg HTTPConfig, res *HoldsResult) 
 // buyersFor is how many accounts may hold and check out so often for so long
 // without meeting the limit per account.
 func buyersFor(rate float64, length time.Duration) int {
-	limit, took := web.DefaultLimits().HoldPerAccount, warmUp+length
+	limit, took := web.DefaultLimits().HoldPerAccount, warmUp(length)+length
 	each := float64(limit.Burst) + took.Seconds()/limit.Every.Seconds()
 	return int(math.Ceil(rate*took.Seconds()/each)) + 1
 }
 
 func (c *caller) offerHolds(ctx context.Context, cfg HTTPConfig, event string, buyers []buyer) *measurement {
 	p := newPicker(cfg.Seats, cfg.SeatsPerHold, cfg.ConflictShare, holdTime, 1)
-	m := newMeasurement(warmUp, cfg.length())
+	m := newMeasurement(cfg.length())
 	window, cancel := m.within(ctx)
 	defer cancel()
 	openLoop(window, cfg.Rate, func(i int, due time.Time) {

@@ -29,9 +29,13 @@ type measurement struct {
 	cpu               time.Duration
 }
 
-// newMeasurement makes a window of that length after a warm-up.
-func newMeasurement(warmUp, length time.Duration) *measurement {
-	from := time.Now().Add(warmUp)
+// warmUp is how long traffic runs before a window of that length: a short look is
+// worth no long one.
+func warmUp(length time.Duration) time.Duration { return min(2*length, warmUpMax) }
+
+// newMeasurement makes a window of that length after its warm-up.
+func newMeasurement(length time.Duration) *measurement {
+	from := time.Now().Add(warmUp(length))
 	return &measurement{from: from, to: from.Add(length), latency: newLatencies()}
 }
 

@@ -56,7 +56,7 @@ func (c MixedConfig) length() time.Duration { return time.Duration(c.Seconds * f
 
 // requests is how many of a kind are due, warm-up included.
 func (c MixedConfig) requests(design float64) int {
-	return int(math.Ceil(design*c.Scale*(warmUp+c.length()).Seconds())) + 1
+	return int(math.Ceil(design*c.Scale*(warmUp(c.length())+c.length()).Seconds())) + 1
 }
 
 // The design case, requests per second. Claims are every one of 50,000 people
@@ -117,7 +117,7 @@ func Mixed(ctx context.Context, t Target, cfg MixedConfig) (MixedResult, error) 
 
 // offerTogether runs all open loops over the same window.
 func offerTogether(ctx context.Context, cfg MixedConfig, kinds []*traffic) {
-	window := newMeasurement(warmUp, cfg.length())
+	window := newMeasurement(cfg.length())
 	ends, cancel := window.within(ctx)
 	defer cancel()
 	var loops sync.WaitGroup
