@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -148,7 +149,19 @@ func TestMatrixMessageTwice(t *testing.T) {
 	hold := h.mustPlace(usher.NewAccountID(), "k", seatIDs(0, 1)...)
 	live := h.mustPlace(usher.NewAccountID(), "k", seatIDs(2, 3)...)
 	h.expireIn(hold, 300*time.Millisecond)
-	defer fault.Arm("expiry.message", 0, fault.Twice)()
+	// Neither delivers before both know of the hold.
+	var messages atomic.Int64
+	both := make(chan struct{})
+	defer fault.Arm("expiry.message", 0, func(ctx context.Context) error {
+		if messages.Add(1) == 2 {
+			close(both)
+		}
+		select {
+		case <-both:
+		case <-ctx.Done():
+		}
+		return fault.ErrTwice
+	})()
 	deliveries := passed(t, "expiry.before_group")
 	stop := []func(){runs(t, h.process().RunExpiry), runs(t, h.process().RunExpiry)}
 	pgtest.Until(t, "four deliveries", func() bool { return deliveries() >= 4 })
