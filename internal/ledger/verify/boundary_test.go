@@ -56,14 +56,14 @@ func TestBoundaryPricing(t *testing.T) {
 func buyAtHeldPrice(t *testing.T, l *ledger.Ledger, seat usher.SeatID, heard chan<- struct{}) {
 	ctx := context.Background()
 	var hold ledger.Hold
-	var o ledger.Order
+	var begun, o ledger.Order
 	for _, command := range []func() error{
 		func() (err error) {
 			hold, err = l.PlaceHold(ctx, placing(usher.NewAccountID(), "k", seat))
 			return err
 		},
-		func() (err error) { o, _, err = l.BeginPayment(ctx, beginning(hold, "c")); return err },
-		func() (err error) { o, err = l.ConfirmOrder(ctx, confirming(o)); return err },
+		func() (err error) { begun, _, err = l.BeginPayment(ctx, beginning(hold, "c")); return err },
+		func() (err error) { o, err = l.ConfirmOrder(ctx, confirming(begun)); return err },
 	} {
 		err := command()
 		for tries := 0; usher.CodeOf(err) == usher.CodeBusy && tries < 50; tries++ {
