@@ -16,6 +16,7 @@ type answer struct {
 }
 
 var (
+	errNoEvent = usher.Errorf(usher.CodeNotFound, "no such event")
 	errNoHold  = usher.Errorf(usher.CodeNotFound, "no such hold")
 	errNoOrder = usher.Errorf(usher.CodeNotFound, "no such order")
 	errMissed  = &usher.Error{Code: usher.CodeBusy, Message: "somebody else is changing this right now", RetryAfter: retryBusy}

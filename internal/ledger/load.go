@@ -19,12 +19,8 @@ import (
 // what decisions need, the database clock last. skipLocked leaves out rows that
 // somebody else holds and marks the state partial.
 func (l *Ledger) load(ctx context.Context, tx pgx.Tx, event usher.EventID, k *keySet, skipLocked bool) (*state, error) {
-	s := &state{
-		event: event, partial: skipLocked,
-		accounts: map[usher.AccountID]*account{}, seats: map[usher.SeatID]*seat{}, buckets: map[bucketKey]*bucket{}, holds: map[usher.HoldID]*hold{},
-		orders: map[usher.OrderID]*order{}, ordersBy: map[usher.HoldID]*order{}, operations: map[usher.OperationID]*operation{},
-		records: map[recordKey]*record{}, holdKeys: map[accountKey]*hold{},
-	}
+	s := newState(event)
+	s.partial = skipLocked
 	b := &loadBatch{s: s, skipLocked: skipLocked}
 	b.lockRows(k)
 	b.readResults(k)
@@ -32,7 +28,7 @@ func (l *Ledger) load(ctx context.Context, tx pgx.Tx, event usher.EventID, k *ke
 	b.Queue(sqlReadLedger, event).QueryRow(s.scanLedger)
 	if err := tx.SendBatch(ctx, &b.Batch).Close(); err != nil {
 		if errors.Is(err, pgx.ErrNoRows) {
-			return nil, usher.Errorf(usher.CodeNotFound, "no such event")
+			return nil, errNoEvent
 		}
 		return nil, fmt.Errorf("lock and read: %w", err)
 	}
@@ -45,7 +41,7 @@ func (l *Ledger) load(ctx context.Context, tx pgx.Tx, event usher.EventID, k *ke
 	return s, nil
 }
 
-// loadBatch queues the statements of trip 1; their rows land in s.
+// loadBatch queues the statements of trip 1, or of a reading; their rows land in s.
 type loadBatch struct {
 	pgx.Batch
 	s          *state
@@ -71,9 +67,7 @@ func (b *loadBatch) lockRows(k *keySet) {
 		b.lock(sqlLockBuckets, b.s.event, slices.Sorted(maps.Keys(k.tiers))).Query(b.s.scanBuckets)
 	}
 	if ids := sortedIDs(k.holds); len(ids) > 0 {
-		b.lock(sqlLockHolds, ids).Query(func(rows pgx.Rows) error {
-			return b.s.scanHolds(rows, func(h *hold) { b.s.holds[h.ID] = h })
-		})
+		b.lock(sqlLockHolds, ids).Query(b.s.scanLockedHolds)
 		if len(k.tiers) > 0 {
 			b.Queue(sqlReadHoldLines, ids).Query(b.s.scanHoldLines)
 		}
@@ -172,6 +166,10 @@ func (s *state) scanHoldLines(rows pgx.Rows) error {
 		return nil
 	})
 	return err
+}
+
+func (s *state) scanLockedHolds(rows pgx.Rows) error {
+	return s.scanHolds(rows, func(h *hold) { s.holds[h.ID] = h })
 }
 
 func (s *state) scanHolds(rows pgx.Rows, add func(*hold)) error {

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -12,22 +11,17 @@ import (
 // Quota reads the buckets of the event's tiers without seats as they stand, by
 // tier and bucket. What a hold past its deadline has counts as held until it is
 // swept. It fails with CodeNotFound and CodeUnavailable.
-func (l *Ledger) Quota(ctx context.Context, event usher.EventID) ([]BucketState, error) {
-	var out []BucketState
-	err := l.read(ctx, event, func(r *reading) (err error) {
-		out, err = r.buckets(ctx, event)
-		return err
-	})
+func (l *Ledger) Quota(ctx context.Context, event usher.EventID) (out []BucketState, err error) {
+	err = l.read(ctx, event, func(b *loadBatch) { b.readBuckets(&out) }, func(*state) error { return nil })
 	return out, err
 }
 
-func (r *reading) buckets(ctx context.Context, event usher.EventID) ([]BucketState, error) {
-	rows, err := r.tx.Query(ctx, sqlReadBuckets, event)
-	if err != nil {
-		return nil, fmt.Errorf("read buckets: %w", err)
-	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (b BucketState, err error) {
-		err = row.Scan(&b.Tier, &b.Bucket, &b.Available, &b.Held, &b.Sold)
-		return b, err
+func (b *loadBatch) readBuckets(out *[]BucketState) {
+	b.Queue(sqlReadBuckets, b.s.event).Query(func(rows pgx.Rows) (err error) {
+		*out, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (b BucketState, err error) {
+			err = row.Scan(&b.Tier, &b.Bucket, &b.Available, &b.Held, &b.Sold)
+			return b, err
+		})
+		return err
 	})
 }

@@ -1,11 +1,13 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
+	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -15,264 +17,186 @@ import (
 )
 
 const (
-	sqlReadHold = `
-SELECT hold_id, account_id, session_id, status, expires_at, grace_until, seat_ids, tier_ids, price_version,
-    amount_minor, currency, idempotency_key, request_digest, created_at, ended_at, places
-FROM hold WHERE hold_id = $1`
-
-	sqlReadLiveHolds = `
-SELECT hold_id, account_id, session_id, status, expires_at, grace_until, seat_ids, tier_ids, price_version,
-    amount_minor, currency, idempotency_key, request_digest, created_at, ended_at, places
-FROM hold
-WHERE event_id = $1 AND account_id = $2 AND status IN ('held', 'payment_pending')
-    AND (status = 'payment_pending' OR expires_at > clock_timestamp())
-ORDER BY created_at, hold_id`
-
-	sqlReadOrder = `
-SELECT order_id, hold_id, account_id, amount_minor, currency, status, payment_operation_id, created_at,
-    confirmed_at, captured_at, closed_at, close_reason
-FROM orders WHERE order_id = $1`
-
-	sqlReadOrderOfHold = `SELECT order_id FROM orders WHERE hold_id = $1`
-
-	sqlReadOrders = `
-SELECT order_id FROM orders WHERE event_id = $1 AND account_id = $2 ORDER BY created_at DESC, order_id DESC LIMIT 100`
-
-	sqlReadOperations = `
-SELECT operation_id, order_id, kind, status, provider, provider_reference, method_token, amount_minor,
-    currency, idempotency_key, action_url, provider_code, capture_before, sent_at, settled_at,
-    created_at, updated_at, next_at, attempts, parked_at, last_error
-FROM payment_operation WHERE order_id = $1 ORDER BY operation_id`
+	sqlBeginReading = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`
+	sqlEndReading   = `COMMIT`
 
 	sqlReadSeats = `
 SELECT seat_id, tier_id, status, version, hold_expires_at FROM seat_inventory WHERE event_id = $1 ORDER BY seat_id`
 
-	sqlReadLinesOfHold = `SELECT tier_id, bucket, quantity FROM hold_line WHERE hold_id = $1 ORDER BY tier_id, bucket`
-
 	sqlReadBuckets = `
 SELECT tier_id, bucket, available, held, sold FROM inventory_bucket WHERE event_id = $1 ORDER BY tier_id, bucket`
-
-	sqlReadSeq = `SELECT seq, clock_timestamp() FROM event_ledger WHERE event_id = $1`
 
 	sqlReadChanges = `
 SELECT seq, operation_id, aggregate_id, type, cause, payload, created_at
 FROM outbox WHERE event_id = $1 AND seq > $2 ORDER BY seq LIMIT $3`
 )
 
+// The holds that a reading is about.
+var (
+	readHold   = readingOf(`unnest($1::uuid[])`)
+	readOrder  = readingOf(`(SELECT hold_id FROM orders WHERE order_id = $1)`)
+	readOrders = readingOf(`(
+    SELECT hold_id FROM orders WHERE event_id = $1 AND account_id = $2 ORDER BY created_at DESC, order_id DESC LIMIT 100)`)
+	readLiveHolds = readingOf(`(
+    SELECT hold_id FROM hold WHERE event_id = $1 AND account_id = $2 AND status IN ('held', 'payment_pending'))`)
+)
+
+// reading is the look-ups of trip 1 for holds and all that belongs to them,
+// without locks and by other keys.
+type reading struct{ holds, lines, orders, operations string }
+
+func readingOf(keys string) reading {
+	of := func(sql string) string {
+		return strings.NewReplacer("unnest($1::uuid[])", keys, " FOR NO KEY UPDATE", "").Replace(sql)
+	}
+	return reading{of(sqlLockHolds), of(sqlReadHoldLines), of(sqlLockOrders), of(sqlLockOperations)}
+}
+
+func (b *loadBatch) read(r reading, args ...any) {
+	b.Queue(r.holds, args...).Query(b.s.scanLockedHolds)
+	b.Queue(r.lines, args...).Query(b.s.scanHoldLines)
+	b.Queue(r.orders, args...).Query(b.s.scanOrders)
+	b.Queue(r.operations, args...).Query(b.s.scanOperations)
+}
+
 // Hold reads a hold as it stands. It fails with CodeNotFound.
-func (l *Ledger) Hold(ctx context.Context, id usher.HoldID) (Hold, error) {
-	var out Hold
-	err := l.read(ctx, id.Event(), func(r *reading) error {
-		h, err := scanHold(r.tx.QueryRow(ctx, sqlReadHold, id))
-		if err != nil {
-			return notFound(err, errNoHold)
+func (l *Ledger) Hold(ctx context.Context, id usher.HoldID) (out Hold, err error) {
+	err = l.read(ctx, id.Event(), func(b *loadBatch) { b.read(readHold, []usher.HoldID{id}) }, func(s *state) error {
+		h := s.holds[id]
+		if h == nil {
+			return errNoHold
 		}
-		out, err = r.holdView(ctx, h)
-		return err
+		out = s.holdNow(h)
+		return nil
 	})
 	return out, err
 }
 
 // LiveHolds reads the account's live holds of one event, oldest first.
-func (l *Ledger) LiveHolds(ctx context.Context, event usher.EventID, account usher.AccountID) ([]Hold, error) {
-	var out []Hold
-	err := l.read(ctx, event, func(r *reading) error {
-		out = []Hold{}
-		rows, err := r.tx.Query(ctx, sqlReadLiveHolds, event, account)
-		if err != nil {
-			return fmt.Errorf("read holds: %w", err)
-		}
-		holds, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (*hold, error) { return scanHold(row) })
-		for _, h := range holds {
-			if err == nil {
-				var v Hold
-				v, err = r.holdView(ctx, h)
+func (l *Ledger) LiveHolds(ctx context.Context, event usher.EventID, account usher.AccountID) (out []Hold, err error) {
+	err = l.read(ctx, event, func(b *loadBatch) { b.read(readLiveHolds, event, account) }, func(s *state) error {
+		out = make([]Hold, 0, len(s.holds))
+		for _, h := range s.holds {
+			if v := s.holdNow(h); v.Status != usher.HoldExpired {
 				out = append(out, v)
 			}
 		}
-		return err
+		return nil
 	})
+	slices.SortFunc(out, func(a, b Hold) int { return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), compareIDs(a.ID, b.ID)) })
 	return out, err
 }
 
 // Order reads an order as it stands. It fails with CodeNotFound.
-func (l *Ledger) Order(ctx context.Context, id usher.OrderID) (Order, error) {
-	var out Order
-	err := l.read(ctx, id.Event(), func(r *reading) error {
-		var err error
-		out, err = r.order(ctx, id)
-		return err
+func (l *Ledger) Order(ctx context.Context, id usher.OrderID) (out Order, err error) {
+	err = l.read(ctx, id.Event(), func(b *loadBatch) { b.read(readOrder, id) }, func(s *state) error {
+		o := s.orders[id]
+		if o == nil {
+			return errNoOrder
+		}
+		out = s.orderNow(o)
+		return nil
 	})
 	return out, err
 }
 
 // Orders reads the account's orders of one event, newest first, at most 100.
-func (l *Ledger) Orders(ctx context.Context, event usher.EventID, account usher.AccountID) ([]Order, error) {
-	var out []Order
-	err := l.read(ctx, event, func(r *reading) error {
-		out = []Order{}
-		rows, err := r.tx.Query(ctx, sqlReadOrders, event, account)
-		if err != nil {
-			return fmt.Errorf("read orders: %w", err)
+func (l *Ledger) Orders(ctx context.Context, event usher.EventID, account usher.AccountID) (out []Order, err error) {
+	err = l.read(ctx, event, func(b *loadBatch) { b.read(readOrders, event, account) }, func(s *state) error {
+		out = make([]Order, 0, len(s.orders))
+		for _, o := range s.orders {
+			out = append(out, s.orderNow(o))
 		}
-		ids, err := pgx.CollectRows(rows, pgx.RowTo[usher.OrderID])
-		for _, id := range ids {
-			if err == nil {
-				var o Order
-				o, err = r.order(ctx, id)
-				out = append(out, o)
-			}
-		}
-		return err
+		return nil
 	})
+	slices.SortFunc(out, func(a, b Order) int { return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), compareIDs(b.ID, a.ID)) })
 	return out, err
 }
 
-// reading is one consistent look at an event: a read-only snapshot with its prices.
-type reading struct {
-	tx     pgx.Tx
-	now    time.Time
-	rules  usher.Rules
-	prices priceTable
+// holdNow is the hold as a reader sees it: past its deadline it is over, whether
+// or not anybody has swept it.
+func (s *state) holdNow(h *hold) Hold {
+	v := s.holdView(h)
+	if v.Status == usher.HoldHeld && !s.now.Before(v.ExpiresAt) {
+		v.Status = usher.HoldExpired
+	}
+	return v
 }
 
-// read runs fn on one snapshot of the event's home, the primary always: neither
-// decisions nor answers about money ever come from a replica.
+// orderNow is the order as a reader sees it: declined, it can be paid for until
+// its hold is over.
+func (s *state) orderNow(o *order) Order {
+	v := s.orderView(o)
+	if v.Status == usher.OrderDeclined && !s.now.Before(v.HoldExpiresAt) {
+		v.Status = usher.OrderLapsed
+	}
+	return v
+}
+
+// errTorn says that a reading found an order without what belongs to it.
+var errTorn = errors.New("order read without its hold or payment")
+
+// read shows a consistent look at an event, its rules and prices and what is
+// queued besides: one read-only snapshot of the event's home, in one round trip.
+// The home is the primary always: neither decisions nor answers about money ever
+// come from a replica.
 //
 // What is missing is looked for once more, on a fresh snapshot: a migration that
 // rewrites a table leaves it empty for snapshots that are older (PostgreSQL, "MVCC
-// caveats"), and an order that is there must not be denied. fn may run twice.
-func (l *Ledger) read(ctx context.Context, event usher.EventID, fn func(*reading) error) error {
-	err := l.readOnce(ctx, event, fn)
-	if usher.CodeOf(err) == usher.CodeNotFound || errors.Is(err, pgx.ErrNoRows) {
-		err = l.readOnce(ctx, event, fn)
+// caveats"), and an order that is there must not be denied. Both functions may be
+// called twice.
+func (l *Ledger) read(ctx context.Context, event usher.EventID, queue func(*loadBatch), show func(*state) error) error {
+	err := l.readOnce(ctx, event, queue, show)
+	if usher.CodeOf(err) == usher.CodeNotFound || errors.Is(err, errTorn) {
+		err = l.readOnce(ctx, event, queue, show)
 	}
 	return err
 }
 
-func (l *Ledger) readOnce(ctx context.Context, event usher.EventID, fn func(*reading) error) error {
+func (l *Ledger) readOnce(ctx context.Context, event usher.EventID, queue func(*loadBatch), show func(*state) error) error {
 	pool, err := l.homes.Shard(ctx, event)
 	if err != nil {
 		return err
 	}
-	opts := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	return pg.Unavailable(pgx.BeginTxFunc(ctx, pool, opts, func(tx pgx.Tx) error {
-		r := &reading{tx: tx}
-		_, version, rules, now, err := scanLedger(tx.QueryRow(ctx, sqlReadLedger, event))
-		if err != nil {
-			return notFound(err, usher.Errorf(usher.CodeNotFound, "no such event"))
-		}
-		r.rules, r.now = rules, now
-		if r.prices, err = l.prices.get(ctx, tx, event, version); err != nil {
-			return err
-		}
-		return fn(r)
-	}))
-}
-
-func (r *reading) holdView(ctx context.Context, h *hold) (Hold, error) {
-	v := h.Hold
-	v.Event, v.Now = v.ID.Event(), r.now
-	r.price(v.Seats, v.PriceVersion, v.Amount.Currency)
-	var err error
-	if v.Items, err = r.items(ctx, h); err != nil {
-		return Hold{}, err
+	s := newState(event)
+	b := &loadBatch{s: s}
+	b.Queue(sqlBeginReading)
+	b.Queue(sqlReadLedger, event).QueryRow(s.scanLedger)
+	queue(b)
+	b.Queue(sqlEndReading)
+	// A statement that fails leaves the transaction open; the pool closes such a
+	// connection instead of lending it again.
+	if err := pool.SendBatch(ctx, &b.Batch).Close(); err != nil {
+		return notFound(pg.Unavailable(fmt.Errorf("read %s: %w", event, err)), errNoEvent)
 	}
-	// A hold past its deadline is over, whether or not anybody has swept it.
-	if v.Status == usher.HoldHeld && !r.now.Before(v.ExpiresAt) {
-		v.Status = usher.HoldExpired
+	if s.prices, err = l.prices.get(ctx, pool, event, s.rulesVersion); err != nil {
+		return pg.Unavailable(err)
 	}
-	err = r.tx.QueryRow(ctx, sqlReadOrderOfHold, v.ID).Scan(&v.Order)
-	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		return Hold{}, fmt.Errorf("read order of hold: %w", err)
-	}
-	return v, nil
-}
-
-func (r *reading) price(seats []Seat, version int, currency usher.Currency) {
-	for i := range seats {
-		seats[i].Price = usher.Money{AmountMinor: r.prices[version][seats[i].Tier].amount, Currency: currency}
-	}
-}
-
-// items reads a hold's places without names, at its prices.
-func (r *reading) items(ctx context.Context, h *hold) ([]Item, error) {
-	if h.places == len(h.Seats) {
-		return nil, nil
-	}
-	rows, err := r.tx.Query(ctx, sqlReadLinesOfHold, h.ID)
-	if err != nil {
-		return nil, fmt.Errorf("read lines of hold: %w", err)
-	}
-	lines, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (l holdLine, err error) {
-		err = row.Scan(&l.tier, &l.bucket, &l.quantity)
-		return l, err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read lines of hold: %w", err)
-	}
-	return r.prices.itemsAt(h.PriceVersion, h.Amount.Currency, itemsOf(lines)), nil
-}
-
-func (r *reading) order(ctx context.Context, id usher.OrderID) (Order, error) {
-	o, err := scanOrder(r.tx.QueryRow(ctx, sqlReadOrder, id))
-	if err != nil {
-		return Order{}, notFound(err, errNoOrder)
-	}
-	h, err := scanHold(r.tx.QueryRow(ctx, sqlReadHold, o.Hold))
-	if err != nil {
-		return Order{}, fmt.Errorf("read hold of order: %w", err)
-	}
-	v := o.Order
-	v.Event, v.Now, v.Seats = id.Event(), r.now, h.Seats
-	v.HoldExpiresAt, v.GraceUntil = h.ExpiresAt, h.GraceUntil
-	r.price(v.Seats, h.PriceVersion, h.Amount.Currency)
-	if v.Items, err = r.items(ctx, h); err != nil {
-		return Order{}, err
-	}
-	if v.Status == usher.OrderDeclined && !r.now.Before(h.ExpiresAt) {
-		v.Status = usher.OrderLapsed
-	}
-	rows, err := r.tx.Query(ctx, sqlReadOperations, id)
-	if err != nil {
-		return Order{}, fmt.Errorf("read operations of order: %w", err)
-	}
-	ops, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (*operation, error) { return scanOperation(row) })
-	if err != nil {
-		return Order{}, err
-	}
-	for _, op := range ops {
-		switch {
-		case op.ID == o.operation:
-			v.Authorization = &op.Operation
-		case op.Kind == usher.OperationCapture:
-			v.Capture = &op.Operation
+	s.priceHolds()
+	for _, o := range s.orders {
+		if s.holds[o.Hold] == nil || !o.operation.IsZero() && s.operations[o.operation] == nil {
+			return errTorn
 		}
 	}
-	return v, nil
+	return show(s)
 }
 
 // Seats reads a consistent snapshot of every seat, in order of seat id. It fails
 // with CodeNotFound.
-func (l *Ledger) Seats(ctx context.Context, event usher.EventID) (Snapshot, error) {
-	out := Snapshot{Event: event}
-	err := l.read(ctx, event, func(r *reading) error {
-		if err := r.tx.QueryRow(ctx, sqlReadSeq, event).Scan(&out.Seq, &out.Now); err != nil {
-			return fmt.Errorf("read seq: %w", err)
-		}
-		rows, err := r.tx.Query(ctx, sqlReadSeats, event)
-		if err != nil {
-			return fmt.Errorf("read seats: %w", err)
-		}
-		out.Seats, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (s SeatState, err error) {
-			err = row.Scan(&s.ID, &s.Tier, &s.Status, &s.Version, &s.ExpiresAt)
-			return s, err
-		})
-		if err != nil {
+func (l *Ledger) Seats(ctx context.Context, event usher.EventID) (out Snapshot, err error) {
+	err = l.read(ctx, event, func(b *loadBatch) {
+		b.Queue(sqlLedgerSeq, event).QueryRow(func(row pgx.Row) error { return row.Scan(&out.Seq) })
+		b.Queue(sqlReadSeats, event).Query(func(rows pgx.Rows) (err error) {
+			out.Seats, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (s SeatState, err error) {
+				err = row.Scan(&s.ID, &s.Tier, &s.Status, &s.Version, &s.ExpiresAt)
+				return s, err
+			})
 			return err
-		}
-		out.Buckets, err = r.buckets(ctx, event)
-		return err
+		})
+		b.readBuckets(&out.Buckets)
+	}, func(s *state) error {
+		out.Event, out.Now = event, s.now
+		return nil
 	})
 	return out, err
 }

@@ -260,9 +260,9 @@ func ruleArgs(event usher.EventID, r usher.Rules) []any {
 func (l *Ledger) Rules(ctx context.Context, event usher.EventID) (usher.Rules, []Tier, error) {
 	var rules usher.Rules
 	var tiers []Tier
-	err := l.read(ctx, event, func(r *reading) error {
-		rules, tiers = r.rules, nil
-		for id, p := range r.prices[rules.PriceVersion] {
+	err := l.read(ctx, event, func(*loadBatch) {}, func(s *state) error {
+		rules, tiers = s.rules, nil
+		for id, p := range s.prices[rules.PriceVersion] {
 			tiers = append(tiers, Tier{id, p.name, usher.Money{AmountMinor: p.amount, Currency: rules.Currency}, p.withdrawn})
 		}
 		return nil
@@ -289,7 +289,7 @@ func (l *Ledger) ChangeRules(ctx context.Context, event usher.EventID, change fu
 	err = pg.InTx(ctx, pool, func(tx pgx.Tx) error {
 		_, _, was, _, err := scanLedger(tx.QueryRow(ctx, sqlLockRules, event))
 		if err != nil {
-			return notFound(err, usher.Errorf(usher.CodeNotFound, "no such event"))
+			return notFound(err, errNoEvent)
 		}
 		rules = was
 		change(&rules)
@@ -321,7 +321,7 @@ func (l *Ledger) SetPrices(ctx context.Context, event usher.EventID, tiers []Tie
 	return pg.InTx(ctx, pool, func(tx pgx.Tx) error {
 		_, _, rules, _, err := scanLedger(tx.QueryRow(ctx, sqlLockRules, event))
 		if err != nil {
-			return notFound(err, usher.Errorf(usher.CodeNotFound, "no such event"))
+			return notFound(err, errNoEvent)
 		}
 		known, err := readPrices(ctx, tx, event)
 		if err != nil {

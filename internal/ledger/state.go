@@ -41,6 +41,15 @@ type state struct {
 	cancelled []usher.OrderID
 }
 
+func newState(event usher.EventID) *state {
+	return &state{
+		event:    event,
+		accounts: map[usher.AccountID]*account{}, seats: map[usher.SeatID]*seat{}, buckets: map[bucketKey]*bucket{}, holds: map[usher.HoldID]*hold{},
+		orders: map[usher.OrderID]*order{}, ordersBy: map[usher.HoldID]*order{}, operations: map[usher.OperationID]*operation{},
+		records: map[recordKey]*record{}, holdKeys: map[accountKey]*hold{},
+	}
+}
+
 type accountKey struct {
 	account usher.AccountID
 	key     string
