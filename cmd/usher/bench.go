@@ -19,10 +19,11 @@ import (
 
 // benchCmd measures usher beside what this machine can do at best.
 type benchCmd struct {
-	Holds   benchHoldsCmd   `cmd:"" help:"Holds: the ledger beside a transaction per hold, and over HTTP."`
-	Hotseat benchHotseatCmd `cmd:"" help:"Everybody wants the same seat, spread over a second and at one instant; then the same three seats."`
-	Mixed   benchMixedCmd   `cmd:"" help:"All traffic of a sale at once, at a scale of the design case."`
-	Growth  benchGrowthCmd  `cmd:"" help:"What a hold costs as seats, events, processes and seats per hold grow."`
+	Holds     benchHoldsCmd     `cmd:"" help:"Holds: the ledger beside a transaction per hold, and over HTTP."`
+	Hotseat   benchHotseatCmd   `cmd:"" help:"Everybody wants the same seat, spread over a second and at one instant; then the same three seats."`
+	Mixed     benchMixedCmd     `cmd:"" help:"All traffic of a sale at once, at a scale of the design case."`
+	Isolation benchIsolationCmd `cmd:"" help:"What an event takes while another one of the same shard is sold at its peak."`
+	Growth    benchGrowthCmd    `cmd:"" help:"What a hold costs as seats, events, processes and seats per hold grow."`
 }
 
 // benchTarget says which server a scenario over HTTP measures.

@@ -99,6 +99,13 @@ func TestBenchOverHTTP(t *testing.T) {
 	holds := r.bench(t, "holds", "--only", "http", "--rate", "40", "--seconds", "1", "--seats", "2000", "--buyers", "10")
 	figures(t, holds, map[string]any{"scenario": "holds", "httpErrors": 0.0, "auditViolations": 0.0}, "httpAcceptedPerSecond", "httpP50Ms", "httpP99Ms")
 
+	beside := r.bench(t, "isolation", "--rate", "40", "--beside", "20", "--seconds", "0.5", "--seats", "500")
+	figures(t, beside, map[string]any{"scenario": "isolation", "errors": 0.0, "auditViolations": 0.0}, "busyAcceptedPerSecond", "busyP99Ms")
+	for _, name := range []string{"joins", "holds"} {
+		kind, _ := beside[name].(map[string]any)
+		figures(t, kind, nil, "idleP50Ms", "idleP99Ms", "besideP50Ms", "besideP99Ms", "limitMs")
+	}
+
 	r.rehearse(t)
 	if code := r.stop(t, syscall.SIGTERM); code != 0 {
 		t.Errorf("a polite end exits with %d", code)
@@ -129,6 +136,7 @@ func TestBenchRefuses(t *testing.T) {
 	for _, args := range [][]string{
 		{"bench", "hotseat", "--clients", "2"}, {"bench", "mixed", "--scale", "0"}, {"bench", "mixed", "--scale", "1.5"},
 		{"bench", "holds", "--events", "0"}, {"bench", "holds", "--clients", "3", "--processes", "4"}, {"bench", "growth", "--clients", "5000"},
+		{"bench", "isolation", "--rate", "0"},
 		{"bench", "holds", "--seats-per-hold", "7"},
 	} {
 		r.usher(t, exitRefused, "--help", args...)

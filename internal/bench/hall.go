@@ -115,7 +115,7 @@ func together(n, slots int, do func(i int) error) error {
 
 // admit joins the queue and enters as soon as the turn comes.
 func (c *caller) admit(ctx context.Context, event, token string) (string, error) {
-	if err := c.must(ctx, http.MethodPost, "/v1/events/"+event+"/queue", token, struct{}{}, nil); err != nil {
+	if err := c.join(ctx, event, token); err != nil {
 		return "", err
 	}
 	for {

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"time"
 
@@ -22,24 +21,19 @@ type HTTPConfig struct {
 // HoldsHTTP offers holds to a server at a fixed rate, whatever it answers, and
 // fills in the HTTP figures. Latency counts from the moment a request was due.
 func HoldsHTTP(ctx context.Context, t Target, cfg HTTPConfig, res *HoldsResult) error {
-	c, err := newCaller(t.URL)
+	s, err := openSale(ctx, t, hall{seats: cfg.Seats, holdFor: holdTime}, cfg.SeatsPerHold, max(cfg.Buyers, buyersFor(cfg.Rate, cfg.length())))
 	if err != nil {
 		return err
 	}
-	defer c.close()
-	event, err := c.createEvent(ctx, t.AdminToken, hall{seats: cfg.Seats, holdFor: holdTime})
-	if err != nil {
-		return fmt.Errorf("set up event: %w", err)
-	}
-	buyers, err := c.admitBuyers(ctx, t.AdminToken, event, max(cfg.Buyers, buyersFor(cfg.Rate, cfg.length())))
-	if err != nil {
-		return fmt.Errorf("admit buyers: %w", err)
-	}
-	m := c.offerHolds(ctx, cfg, event, buyers)
+	defer s.close()
+	s.stock.conflict = cfg.ConflictShare
+	holds := &traffic{rate: cfg.Rate, send: s.placeHold}
+	offerTogether(ctx, cfg.length(), holds)
+	m := holds.measured
 	res.HTTPAcceptedPerSecond, res.HTTPOfferedPerSecond = m.acceptedPerSecond(), cfg.Rate
 	res.HTTPP50Ms, res.HTTPP99Ms, res.HTTPErrors = m.latency.ms(50), m.latency.ms(99), m.failed.Load()
 	res.HTTPConflictShare, res.HTTPFirstError = m.conflictShare(), m.firstFailure()
-	res.AuditViolations, err = c.finish(ctx, t.AdminToken, event)
+	res.AuditViolations, err = s.finish(ctx, t.AdminToken, s.event)
 	return err
 }
 
@@ -49,22 +43,4 @@ func buyersFor(rate float64, length time.Duration) int {
 	limit, took := web.DefaultLimits().HoldPerAccount, warmUp(length)+length
 	each := float64(limit.Burst) + took.Seconds()/limit.Every.Seconds()
 	return int(math.Ceil(rate*took.Seconds()/each)) + 1
-}
-
-func (c *caller) offerHolds(ctx context.Context, cfg HTTPConfig, event string, buyers []buyer) *measurement {
-	p := newPicker(cfg.Seats, cfg.SeatsPerHold, cfg.ConflictShare, holdTime, 1)
-	m := newMeasurement(cfg.length())
-	window, cancel := m.within(ctx)
-	defer cancel()
-	openLoop(window, cfg.Rate, func(i int, due time.Time) {
-		seats, cl := p.pick()
-		ok, err := c.hold(ctx, event, &buyers[i%len(buyers)], seats, fmt.Sprint("b", i), nil)
-		p.done(cl, ok)
-		if err != nil {
-			m.fail(err)
-			return
-		}
-		m.add(due, ok)
-	}, m.fail)
-	return m
 }

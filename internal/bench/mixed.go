@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"sync"
 	"time"
 )
 
@@ -74,15 +73,6 @@ const (
 // mixedHold leaves a hold in time to be paid for, and stock that lasts.
 const mixedHold = 10 * time.Second
 
-// traffic is one kind: send makes request i and tells whether it was refused.
-type traffic struct {
-	kind     string
-	design   float64
-	limitMs  float64
-	send     func(ctx context.Context, i int) (ok bool, err error)
-	measured *measurement
-}
-
 // Mixed offers every kind of traffic to a server at once, each at its own fixed
 // rate, whatever the answers do.
 func Mixed(ctx context.Context, t Target, cfg MixedConfig) (MixedResult, error) {
@@ -93,20 +83,27 @@ func Mixed(ctx context.Context, t Target, cfg MixedConfig) (MixedResult, error) 
 	}
 	defer sale.close()
 	res.Buyers = len(sale.buyers)
-	kinds := []*traffic{
-		{kind: "joins", design: designJoins, send: sale.join},
-		{kind: "polls", design: designPolls, send: sale.poll},
-		{kind: "seatMaps", design: designSeatMaps, limitMs: 500, send: sale.look},
-		{kind: "holds", design: designHolds, limitMs: 300, send: sale.placeHold},
-		{kind: "checkouts", design: designCheckouts, send: sale.checkOut},
-		{kind: "orders", design: designOrders, limitMs: 200, send: sale.readOrder},
-		{kind: "claims", design: designClaims, limitMs: 100, send: sale.claim},
+	kinds := []MixedKind{
+		{Kind: "joins", DesignPerSecond: designJoins},
+		{Kind: "polls", DesignPerSecond: designPolls},
+		{Kind: "seatMaps", DesignPerSecond: designSeatMaps, P99LimitMs: 500},
+		{Kind: "holds", DesignPerSecond: designHolds, P99LimitMs: 300},
+		{Kind: "checkouts", DesignPerSecond: designCheckouts},
+		{Kind: "orders", DesignPerSecond: designOrders, P99LimitMs: 200},
+		{Kind: "claims", DesignPerSecond: designClaims, P99LimitMs: 100},
 	}
-	offerTogether(ctx, cfg, kinds)
-	for _, k := range kinds {
-		r := k.report(cfg.Scale)
-		res.Errors += r.Errors
-		res.Traffic = append(res.Traffic, r)
+	sends := []func(context.Context, int) (bool, error){
+		sale.entrance.join, sale.poll, sale.look, sale.placeHold, sale.checkOut, sale.readOrder, sale.claim,
+	}
+	loops := make([]*traffic, len(kinds))
+	for i, k := range kinds {
+		loops[i] = &traffic{rate: k.DesignPerSecond * cfg.Scale, send: sends[i]}
+	}
+	offerTogether(ctx, cfg.length(), loops...)
+	for i, k := range kinds {
+		k.measured(loops[i])
+		res.Errors += k.Errors
+		res.Traffic = append(res.Traffic, k)
 	}
 	if err := ctx.Err(); err != nil {
 		return res, err
@@ -115,33 +112,9 @@ func Mixed(ctx context.Context, t Target, cfg MixedConfig) (MixedResult, error) 
 	return res, err
 }
 
-// offerTogether runs all open loops over the same window.
-func offerTogether(ctx context.Context, cfg MixedConfig, kinds []*traffic) {
-	window := newMeasurement(cfg.length())
-	ends, cancel := window.within(ctx)
-	defer cancel()
-	var loops sync.WaitGroup
-	for _, k := range kinds {
-		k.measured = &measurement{from: window.from, to: window.to, latency: newLatencies()}
-		loops.Go(func() {
-			openLoop(ends, k.design*cfg.Scale, func(i int, due time.Time) {
-				ok, err := k.send(ctx, i)
-				if err != nil {
-					k.measured.fail(err)
-					return
-				}
-				k.measured.add(due, ok)
-			}, k.measured.fail)
-		})
-	}
-	loops.Wait()
-}
-
-func (k *traffic) report(scale float64) MixedKind {
-	m := k.measured
-	return MixedKind{
-		Kind: k.kind, DesignPerSecond: k.design, OfferedPerSecond: k.design * scale, ReachedPerSecond: m.decidedPerSecond(),
-		RefusedShare: m.conflictShare(), P50Ms: m.latency.ms(50), P99Ms: m.latency.ms(99), P99LimitMs: k.limitMs,
-		Errors: m.failed.Load(), FirstError: m.firstFailure(),
-	}
+// measured fills in what came of the traffic.
+func (k *MixedKind) measured(t *traffic) {
+	m := t.measured
+	k.OfferedPerSecond, k.ReachedPerSecond, k.RefusedShare = t.rate, m.decidedPerSecond(), m.conflictShare()
+	k.P50Ms, k.P99Ms, k.Errors, k.FirstError = m.latency.ms(50), m.latency.ms(99), m.failed.Load(), m.firstFailure()
 }

@@ -9,19 +9,14 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"usher"
 )
 
 // mixedSale is one event in the middle of its sale, as seen from outside: people
 // at the entrance, buyers inside, what they hold and have bought, and a gate.
 type mixedSale struct {
-	*caller
-	event   string
-	buyers  []buyer
-	joiners []string
-	gate    string
-	stock   *picker
+	*sale
+	entrance *entrance
+	gate     string
 
 	mu sync.Mutex
 	// held are holds nobody pays for yet, the newest last.
@@ -56,23 +51,17 @@ const (
 
 // openMixedSale makes the event, its people, and as many tickets as the gate will see.
 func openMixedSale(ctx context.Context, t Target, cfg MixedConfig) (*mixedSale, error) {
-	c, err := newCaller(t.URL)
-	if err != nil {
-		return nil, err
-	}
-	s := &mixedSale{caller: c, stock: newPicker(cfg.Seats, cfg.SeatsPerHold, 0, mixedHold, 1)}
-	if s.event, err = s.createEvent(ctx, t.AdminToken, hall{seats: cfg.Seats, holdFor: mixedHold}); err != nil {
-		return nil, err
-	}
-	if s.joiners, err = s.mint(ctx, t.AdminToken, cfg.requests(designJoins)); err != nil {
-		return nil, fmt.Errorf("mint joiners: %w", err)
-	}
 	tickets := cfg.requests(designClaims)
 	orders := (tickets + cfg.SeatsPerHold - 1) / cfg.SeatsPerHold
 	rate := (designHolds + designCheckouts) * cfg.Scale
 	buyers := max(buyersFor(rate, cfg.length()), int(rate), 2*orders/buyerOrders)
-	if s.buyers, err = s.admitBuyers(ctx, t.AdminToken, s.event, buyers); err != nil {
-		return nil, fmt.Errorf("admit buyers: %w", err)
+	opened, err := openSale(ctx, t, hall{seats: cfg.Seats, holdFor: mixedHold}, cfg.SeatsPerHold, buyers)
+	if err != nil {
+		return nil, err
+	}
+	s := &mixedSale{sale: opened}
+	if s.entrance, err = s.openEntrance(ctx, t, cfg.requests(designJoins)); err != nil {
+		return nil, err
 	}
 	var gate struct {
 		Credential string `json:"credential"`
@@ -145,13 +134,6 @@ func (s *mixedSale) sell(ctx context.Context, i int) error {
 	}
 }
 
-// join takes a place in the queue for somebody new.
-func (s *mixedSale) join(ctx context.Context, i int) (bool, error) {
-	q := call{method: http.MethodPost, path: "/v1/events/" + s.event + "/queue", token: s.joiners[i%len(s.joiners)], body: []byte("{}")}
-	_, err := s.want(ctx, q, nil)
-	return true, err
-}
-
 // poll reads the shared document as a phone without a cache in front would.
 func (s *mixedSale) poll(ctx context.Context, _ int) (bool, error) {
 	_, err := s.want(ctx, call{method: http.MethodGet, path: "/v1/events/" + s.event + "/queue/now"}, nil)
@@ -160,7 +142,7 @@ func (s *mixedSale) poll(ctx context.Context, _ int) (bool, error) {
 
 // look takes the live picture of the seats, whole, as a browser that just entered.
 func (s *mixedSale) look(ctx context.Context, i int) (bool, error) {
-	b := &s.buyers[i%len(s.buyers)]
+	b := s.buyer(i)
 	_, err := s.want(ctx, call{
 		method: http.MethodGet, path: "/v1/events/" + s.event + "/seats", token: b.token,
 		header: map[string]string{"Usher-Admission": b.admission, "Accept-Encoding": "gzip"},
@@ -170,17 +152,14 @@ func (s *mixedSale) look(ctx context.Context, i int) (bool, error) {
 
 // placeHold asks for seats and keeps what was granted for somebody to pay.
 func (s *mixedSale) placeHold(ctx context.Context, i int) (bool, error) {
-	seats, cl := s.stock.pick()
-	b := &s.buyers[i%len(s.buyers)]
 	var granted struct {
 		HoldID string `json:"holdId"`
 	}
-	ok, err := s.hold(ctx, s.event, b, seats, usher.NewAccountID().String(), &granted)
-	s.stock.done(cl, ok)
+	cl, ok, err := s.ask(ctx, i, &granted)
 	if ok {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.held = append(s.held, openHold{b, granted.HoldID, cl, time.Now().Add(mixedHold - payMargin)})
+		s.held = append(s.held, openHold{s.buyer(i), granted.HoldID, cl, time.Now().Add(mixedHold - payMargin)})
 	}
 	return ok, err
 }
