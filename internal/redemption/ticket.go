@@ -122,9 +122,9 @@ const sqlSoldPlaces = `
 SELECT l.order_id, l.line, coalesce(l.seat_id, ''), l.tier_id
 FROM unnest($1::uuid[]) AS o(order_id)
 CROSS JOIN LATERAL (
-    SELECT order_id, line, seat_id, tier_id FROM order_line
-    WHERE order_id = o.order_id AND state = 'sold' OFFSET 0
+    SELECT order_id, line, seat_id, tier_id, state FROM order_line WHERE order_id = o.order_id OFFSET 0
 ) AS l
+WHERE l.state = 'sold'
 ORDER BY l.order_id, l.line`
 
 // sqlInsertCodes issues into the event's pool; a place that has a code keeps it.

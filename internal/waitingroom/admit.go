@@ -157,7 +157,7 @@ SELECT k.session_id, $1, k.account_id, k.round, k.turn, $2, $3
 FROM unnest($4::uuid[], $5::uuid[], $6::integer[], $7::integer[]) k(session_id, account_id, round, turn)`
 
 	sqlExtendSession = `
-UPDATE shopper_session SET expires_at = $2 WHERE session_id = $1 AND ended_at IS NULL AND expires_at < $2`
+UPDATE shopper_session SET expires_at = greatest(expires_at, $2) WHERE session_id = $1 AND ended_at IS NULL`
 )
 
 // shopGroup is what one group of entrants sees and decides.

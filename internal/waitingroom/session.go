@@ -16,8 +16,9 @@ import (
 )
 
 const sqlHasLiveSession = `
-SELECT EXISTS (SELECT FROM shopper_session
-    WHERE event_id = $1 AND account_id = $2 AND ended_at IS NULL AND expires_at > clock_timestamp())`
+SELECT coalesce((
+    SELECT expires_at > clock_timestamp() FROM shopper_session
+    WHERE event_id = $1 AND account_id = $2 AND ended_at IS NULL), false)`
 
 // hasLiveSession is asked on the way to a join, which must not wait for a shard
 // that is away.
@@ -35,7 +36,7 @@ func (r *Rooms) hasLiveSession(ctx context.Context, event usher.EventID, account
 const (
 	sqlEndSession = `
 UPDATE shopper_session SET ended_at = clock_timestamp(), end_reason = 'left'
-WHERE session_id = $1 AND account_id = $2 AND ended_at IS NULL`
+WHERE event_id = $1 AND account_id = $2 AND ended_at IS NULL AND session_id = $3`
 
 	sqlSessionExists = `SELECT EXISTS (SELECT FROM shopper_session WHERE session_id = $1 AND account_id = $2)`
 )
@@ -47,7 +48,7 @@ WHERE session_id = $1 AND account_id = $2 AND ended_at IS NULL`
 func (r *Rooms) EndSession(ctx context.Context, account usher.AccountID, session usher.SessionID) error {
 	exists := false
 	err := r.inShard(ctx, session.Event(), func(ctx context.Context, tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, sqlEndSession, session, account)
+		tag, err := tx.Exec(ctx, sqlEndSession, session.Event(), account, session)
 		if exists = tag.RowsAffected() == 1; err != nil || exists {
 			return err
 		}

@@ -64,9 +64,12 @@ CREATE TABLE queue_bucket (
     size      bigint      NOT NULL CHECK (size > 0),
     perm_key  bytea       NOT NULL,
     closed_at timestamptz NOT NULL,
-    PRIMARY KEY (event_id, round, bucket),
-    CONSTRAINT queue_bucket_base UNIQUE (event_id, round, base)
+    PRIMARY KEY (event_id, round, bucket)
 );
+-- Conditions that hold for every row, here and below, keep an index to look-ups by
+-- its own columns: a planner without statistics takes it for others, too, that share
+-- event and round, and reads the whole queue for each.
+CREATE UNIQUE INDEX queue_bucket_base ON queue_bucket (event_id, round, base) WHERE base IS NOT NULL;
 
 -- One row per advance of the serving number: numbers in [first_number,
 -- after_number) were called together and lapse together at lapses_ms of the
@@ -106,7 +109,6 @@ CREATE TABLE queue_entry (
     left_at     timestamptz,
     lapsed_at   timestamptz,
     PRIMARY KEY (event_id, round, account_id, turn),
-    CONSTRAINT queue_entry_place UNIQUE (event_id, round, bucket, join_index),
     CONSTRAINT queue_entry_state CHECK (
         (claimed_at IS NULL OR number IS NOT NULL)
         AND (door_ms IS NULL OR claimed_at IS NOT NULL AND admitted_at IS NULL AND left_at IS NULL AND lapsed_at IS NULL)
@@ -114,6 +116,7 @@ CREATE TABLE queue_entry (
         AND ((admitted_at IS NULL) = (session_id IS NULL))
         AND (left_at IS NULL OR lapsed_at IS NULL))
 ) WITH (fillfactor = 90);
+CREATE UNIQUE INDEX queue_entry_place ON queue_entry (event_id, round, bucket, join_index) WHERE bucket IS NOT NULL;
 CREATE INDEX queue_entry_door ON queue_entry (event_id, round, door_ms) WHERE door_ms IS NOT NULL;
 CREATE INDEX queue_entry_gap ON queue_entry (event_id, round, number) WHERE left_at IS NOT NULL AND number IS NOT NULL;
 

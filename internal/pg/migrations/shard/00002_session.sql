@@ -29,7 +29,10 @@ CREATE TABLE shopper_session (
     CONSTRAINT shopper_session_end CHECK ((ended_at IS NULL) = (end_reason IS NULL))
 );
 CREATE UNIQUE INDEX shopper_session_live ON shopper_session (event_id, account_id) WHERE ended_at IS NULL;
-CREATE INDEX shopper_session_due ON shopper_session (event_id, expires_at) WHERE ended_at IS NULL;
+-- The second condition holds for every row: with it, a look-up by account does not
+-- imply the predicate, and a planner without statistics cannot take this index for
+-- it and read every live session of the event.
+CREATE INDEX shopper_session_due ON shopper_session (event_id, expires_at) WHERE ended_at IS NULL AND expires_at IS NOT NULL;
 
 -- +goose Down
 DROP TABLE shopper_session, session_gate;

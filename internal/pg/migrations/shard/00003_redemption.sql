@@ -72,7 +72,8 @@ CREATE TABLE redemption (
     CONSTRAINT redemption_transaction UNIQUE (device_id, transaction_id),
     CONSTRAINT redemption_settled CHECK ((result IS NULL) = (settled_at IS NULL))
 ) WITH (fillfactor = 80);
-CREATE INDEX redemption_open ON redemption (confirm_by) WHERE result IS NULL;
+-- The second condition holds for every row and keeps the index to look-ups by time.
+CREATE INDEX redemption_open ON redemption (confirm_by) WHERE result IS NULL AND confirm_by IS NOT NULL;
 
 -- What a device reported after its redemption was settled otherwise: evidence
 -- for reconciliation, never a change. Append-only, one row per result.
