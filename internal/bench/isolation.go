@@ -57,7 +57,7 @@ func (c IsolationConfig) length() time.Duration {
 func Isolation(ctx context.Context, t Target, cfg IsolationConfig) (IsolationResult, error) {
 	res := IsolationResult{Scenario: "isolation", Seconds: cfg.Seconds, BusyOfferedPerSecond: cfg.Rate}
 	h := hall{seats: cfg.Seats, holdFor: holdTime}
-	busy, err := openSale(ctx, t, h, 1, buyersFor(cfg.Rate, cfg.length()))
+	busy, err := openSale(ctx, t, h, 1, 2*buyersFor(cfg.Rate, cfg.length()))
 	if err != nil {
 		return res, err
 	}
