@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"html/template"
 	"maps"
@@ -32,10 +33,18 @@ func newPages() *pages {
 // view is what every page gets.
 type view struct {
 	Lang, OtherLang lang
-	Title           string
+	// OtherLangURL is this page in the other language.
+	OtherLangURL string
+	Title        string
 	// Path is where signing in leads back to.
 	Path     string
 	SignedIn bool
+	// Wide is for pages that use a desktop's width.
+	Wide bool
+	// Staff is for pages of operators and stewards: they show nothing of a buyer's sign-in.
+	Staff bool
+	// Policy is the page's own security policy, where it needs another one.
+	Policy string
 	// Script is the page's own script; Data is what it reads.
 	Script string
 	Data   map[string]any
@@ -74,12 +83,15 @@ func (s *Server) newView(r *http.Request, title, script string) view {
 	if l == chinese {
 		v.OtherLang = english
 	}
+	query := r.URL.Query()
+	query.Set("lang", string(v.OtherLang))
+	v.OtherLangURL = "?" + query.Encode()
 	if v.Title = texts[l][title]; v.Title == "" {
 		v.Title = title
 	}
 	_, err := s.session(r)
 	v.SignedIn = err == nil
-	v.Data = map[string]any{"lang": l, "texts": texts[l], "digits": usher.Currencies, "cardPage": s.cfg.CardPage, "signedIn": v.SignedIn}
+	v.Data = map[string]any{"lang": l, "texts": textsFor(l, script), "digits": usher.Currencies, "cardPage": s.cfg.CardPage, "signedIn": v.SignedIn}
 	return v
 }
 
@@ -98,7 +110,7 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, status int, name s
 		http.SetCookie(w, &http.Cookie{Name: langCookieName, Value: string(v.Lang), Path: "/", MaxAge: langKept, SameSite: http.SameSiteLaxMode})
 	}
 	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Content-Security-Policy", pagePolicy)
+	h.Set("Content-Security-Policy", cmp.Or(v.Policy, pagePolicy))
 	h.Set("Content-Language", string(v.Lang))
 	h.Set("Vary", "Accept-Language, Cookie")
 	w.WriteHeader(status)
@@ -109,7 +121,7 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, status int, name s
 // showError is the page for a failure: what it is, without anything of ours.
 func (s *Server) showError(w http.ResponseWriter, r *http.Request, err error) {
 	p := s.report(r.Context(), err)
-	v := s.newView(r, "usher", "app.js")
+	v := s.newView(r, "usher", "plain.js")
 	v.Message = v.T("unavailable")
 	if p.Status < http.StatusInternalServerError {
 		v.Message = v.T("notFound")
@@ -150,7 +162,7 @@ func (s *Server) addPages(mux *http.ServeMux) {
 }
 
 func (s *Server) homePage(w http.ResponseWriter, r *http.Request) {
-	v := s.newView(r, "events", "app.js")
+	v := s.newView(r, "events", "plain.js")
 	var err error
 	if v.Events, err = s.eventLines(r.Context(), v.Lang); err != nil {
 		s.showError(w, r, err)
@@ -164,7 +176,7 @@ func (s *Server) signInPage(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) problemsPage(w http.ResponseWriter, r *http.Request) {
-	v := s.newView(r, "problems", "app.js")
+	v := s.newView(r, "problems", "plain.js")
 	for _, code := range usher.Codes {
 		v.Problems = append(v.Problems, *problemOf(&usher.Error{Code: code}))
 	}

@@ -1,0 +1,1 @@
+import{L as e}from"./shared.js";e();

@@ -1,0 +1,3 @@
+import 'virtual:tokens.css'
+import '../app.css'
+import '../old.css'
