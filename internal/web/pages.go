@@ -152,6 +152,7 @@ func (s *Server) addPages(mux *http.ServeMux) {
 	mux.HandleFunc("GET /events/{eventId}/queue", s.pages.assets.waitingPage())
 	mux.HandleFunc("GET /pay/{holdId}", s.payPage)
 	mux.HandleFunc("GET /orders/{orderId}", s.orderPage)
+	s.addStaffPages(mux)
 	mux.HandleFunc("GET /static/{name}", func(w http.ResponseWriter, r *http.Request) {
 		if _, ok := s.pages.assets[r.PathValue("name")]; !ok {
 			s.fail(w, r, usher.Errorf(usher.CodeNotFound, "no such file"))

@@ -1,1 +1,1 @@
-import{L as e}from"./shared.js";e();
+import{c as e}from"./shared.js";e();
