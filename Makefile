@@ -15,7 +15,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 TEST        = $(GO) test -race -timeout $(TIMEOUT) $(if $(COUNT),-count=$(COUNT)) $(if $(RUN),-run '$(RUN)') $(PKG)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-18 check fmt fmt-check vet lint verify web audit bench soak clean FORCE
+.PHONY: help build demo test test-18 check fmt fmt-check vet lint verify web test-web screenshots audit bench soak clean FORCE
 
 help: ## print this
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z0-9-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,6 +58,14 @@ web: ## check, test and rebuild the pages' scripts: web/ into internal/web/dist
 	scripts/web check
 	scripts/web test
 	scripts/web build
+
+test-web: bin/usher ## the pages in a real Chromium, against a real demo
+	scripts/install-deps browser
+	scripts/web browser
+
+screenshots: bin/usher ## take the pictures of README and docs/screens.md anew
+	scripts/install-deps browser
+	scripts/web screenshots
 
 audit: bin/usher ## check the invariants of a running usher's data: make audit ARGS=--json
 	bin/usher audit $(ARGS)

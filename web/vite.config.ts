@@ -1,7 +1,7 @@
 import { readdirSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { svelte } from '@sveltejs/vite-plugin-svelte'
-import { defineConfig } from 'vite'
+import { defineConfig } from 'vitest/config'
 import { openProps } from './tokens.ts'
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url))
@@ -17,6 +17,7 @@ export default defineConfig({
   publicDir: false,
   plugins: [openProps(here('src')), svelte()],
   resolve: { alias: { '@lib': here('src/lib'), '@texts': here('../internal/web/texts') } },
+  test: { include: ['src/**/*.test.ts'] },
   build: {
     outDir: here('../internal/web/dist'),
     emptyOutDir: true,

@@ -96,3 +96,8 @@ func textsFor(l lang, script string) map[string]string {
 	maps.Copy(out, textGroups[l][strings.TrimSuffix(script, ".js")])
 	return out
 }
+
+// fill puts a value where a text names it: "{n}".
+func fill(text, name, value string) string {
+	return strings.ReplaceAll(text, "{"+name+"}", value)
+}

@@ -1,1 +1,1 @@
-import{c as e}from"./shared.js";e();
+import{g as e}from"./shared.js";e();

@@ -26,7 +26,9 @@ export async function call<T = unknown>(method: string, path: string, body?: unk
     })
     const text = await r.text()
     const parsed: unknown = text ? JSON.parse(text) : null
-    clock.sync(r.headers.get('Usher-Time') ?? (parsed as { serverTime?: string } | null)?.serverTime)
+    const named = r.headers.get('Usher-Time') ?? (parsed as { serverTime?: string } | null)?.serverTime
+    if (named) clock.sync(named)
+    else clock.check(r.headers.get('Date'))
     return { status: r.status, body: r.ok ? (parsed as T) : null, problem: r.ok ? null : (parsed as Problem), wait: Number(r.headers.get('Retry-After')) || 0 }
   } catch {
     return silence

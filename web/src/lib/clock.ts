@@ -12,6 +12,12 @@ class ServerClock {
     this.mark = performance.now()
   }
 
+  // check takes an answer's Date when we are further off than its whole seconds and a
+  // moment in a cache explain: the device has slept.
+  check(date: string | null) {
+    if (date && Math.abs(Date.parse(date) - this.now()) > 5000) this.sync(date)
+  }
+
   // known is whether any answer has named the time yet.
   get known() {
     return !Number.isNaN(this.base)

@@ -1,3 +1,4 @@
+import { clock } from './clock'
 import type { components } from './openapi'
 
 // The shapes of the API's answers, generated from its description.
@@ -20,15 +21,18 @@ export interface Page {
   // cardPage is where a card becomes a payment token; empty where there is none.
   cardPage: string
   signedIn: boolean
+  // serverTime is when the server made the page.
+  serverTime: string
 }
 
 function read(): Page {
   const island = globalThis.document?.getElementById('page')?.textContent
-  return island ? (JSON.parse(island) as Page) : { lang: 'en', texts: {}, digits: {}, cardPage: '', signedIn: false }
+  return island ? (JSON.parse(island) as Page) : { lang: 'en', texts: {}, digits: {}, cardPage: '', signedIn: false, serverTime: '' }
 }
 
 export const page: Page = read()
 export const lang = page.lang
+clock.sync(page.serverTime)
 
 // pageData is the page's data with what only this page has.
 export function pageData<T>(): Page & T {

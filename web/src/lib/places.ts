@@ -11,10 +11,10 @@ export interface Line {
 
 // lines are what a hold or an order has, each with what it costs. A tier that is not
 // known is named by its id: an order shows without the event's entry.
-export function lines(of: Pick<Hold | Order, 'seats' | 'items'>, tiers: Tier[] = []): Line[] {
+export function lines(of: Pick<Hold | Order, 'seats' | 'items'>, tiers: Tier[] = [], names: Record<string, string> = {}): Line[] {
   const name = (id: string) => tiers.find(x => x.tierId === id)?.name ?? id
   return [
-    ...of.seats.map(s => ({ key: 's' + s.seatId, name: s.seatId, tier: name(s.tierId), price: s.price })),
+    ...of.seats.map(s => ({ key: 's' + s.seatId, name: names[s.seatId] ?? s.seatId, tier: name(s.tierId), price: s.price })),
     ...(of.items ?? []).map(i => ({ key: 't' + i.tierId, name: `${i.quantity} × ${name(i.tierId)}`, tier: '', price: times(i.price, i.quantity) }))
   ]
 }

@@ -1,3 +1,2 @@
 import 'virtual:tokens.css'
 import '../app.css'
-import '../old.css'
