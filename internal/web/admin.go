@@ -190,10 +190,7 @@ type operationView struct {
 
 func operationViews(o ledger.Order) []operationView {
 	views := []operationView{}
-	for _, op := range []*ledger.Operation{o.Authorization, o.Capture} {
-		if op == nil {
-			continue
-		}
+	for _, op := range o.Operations {
 		views = append(views, operationView{
 			OperationID: op.ID, Kind: op.Kind, Status: op.Status, Provider: op.Provider, Reference: op.Reference,
 			ProviderCode: op.ProviderCode, Amount: op.Amount, SentAt: utc(op.SentAt), CreatedAt: op.CreatedAt.UTC(),

@@ -207,6 +207,21 @@ func TestFindHold(t *testing.T) {
 	}
 }
 
+// An order shows every step of its payment, and nothing that is the buyer's alone.
+func TestFindOrderShowsOperations(t *testing.T) {
+	w := newWorld(t)
+	o := someOrder(alice)
+	declined := *o.Authorization
+	declined.ID, declined.Status, declined.ProviderCode = usher.NewOperationID(event), usher.OperationFailed, "card_declined"
+	o.Operations = []ledger.Operation{declined, *o.Authorization}
+	w.ledger.orders = map[usher.OrderID]ledger.Order{o.ID: o}
+	a := w.do(t, "GET", "/v1/admin/orders/"+o.ID.String(), staffKey, "")
+	first, second := strings.Index(a.body, declined.ID.String()), strings.Index(a.body, o.Authorization.ID.String())
+	if a.status != 200 || first < 0 || second < first || !strings.Contains(a.body, `"providerCode":"card_declined"`) || strings.Contains(a.body, "pm_secret") {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
 // The list of actions names who acted.
 func TestActionsNameOperators(t *testing.T) {
 	w := newWorld(t)
