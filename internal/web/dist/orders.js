@@ -1,1 +1,1 @@
-import{_t as e,h as t,k as n,vt as r}from"./shared.js";import{t as i}from"./Mine.js";function a(t,a){r(a,!0);let o=n();i(t,{get events(){return o.events}}),e()}t(a);
+import{Ct as e,St as t,h as n,k as r}from"./shared.js";import{t as i}from"./Mine.js";function a(n,a){e(a,!0);let o=r();i(n,{get events(){return o.events}}),t()}n(a);

@@ -14,7 +14,7 @@ export interface Line {
 export function lines(of: Pick<Hold | Order, 'seats' | 'items'>, tiers: Tier[] = [], names: Record<string, string> = {}): Line[] {
   const name = (id: string) => tiers.find(x => x.tierId === id)?.name ?? id
   return [
-    ...of.seats.map(s => ({ key: 's' + s.seatId, name: names[s.seatId] ?? s.seatId, tier: name(s.tierId), price: s.price })),
+    ...of.seats.toSorted((a, b) => a.seatId.localeCompare(b.seatId, undefined, { numeric: true })).map(s => ({ key: 's' + s.seatId, name: names[s.seatId] ?? s.seatId, tier: name(s.tierId), price: s.price })),
     ...(of.items ?? []).map(i => ({ key: 't' + i.tierId, name: `${i.quantity} × ${name(i.tierId)}`, tier: '', price: times(i.price, i.quantity) }))
   ]
 }
