@@ -2,6 +2,7 @@
 // finds a button by its name, as people do, in either language.
 import { readFileSync, readdirSync } from 'node:fs'
 import path from 'node:path'
+import { runInNewContext } from 'node:vm'
 import { root } from './demo.mjs'
 
 const dir = path.join(root, 'internal', 'web', 'texts')
@@ -25,9 +26,17 @@ export const pattern = lang => key => {
   return new RegExp(plain.replace(/[.*+?^${}()|[\]\\]/g, '\\$&').replaceAll('\0', '.+'))
 }
 
-/** The waiting page and the simulator's pages carry their words themselves. */
-const own = {
-  en: { join: 'Join the queue', enter: 'Choose seats', ahead: /ahead of you|You are next/, number: 'Card number', expiry: 'Expiry (MM/YY)', cvc: 'Security code', use: 'Use this card', approve: 'Confirm payment', refuse: 'Refuse' },
-  'zh-Hant': { join: '加入排隊', enter: '選擇座位', ahead: /在您前面|下一位就是您/, number: '卡號', expiry: '有效期限（月/年）', cvc: '安全碼', use: '使用這張卡', approve: '確認付款', refuse: '拒絕付款' }
+// The waiting page is one file and carries its words itself.
+const waiting = runInNewContext(`(${/const TEXTS = (\{[\s\S]*?\n\})\n/.exec(readFileSync(path.join(dir, '..', 'static', 'queue.html'), 'utf8'))[1]})`)
+
+// The simulator's pages are no part of the product, so their words are named here.
+const simulator = {
+  en: { number: 'Card number', expiry: 'Expiry (MM/YY)', cvc: 'Security code', use: 'Use this card', approve: 'Confirm payment', refuse: 'Refuse' },
+  'zh-Hant': { number: '卡號', expiry: '有效期限（月/年）', cvc: '安全碼', use: '使用這張卡', approve: '確認付款', refuse: '拒絕付款' }
 }
-export const ownWords = lang => own[lang]
+
+/** ownWords are the words of both, with ahead as a pattern. */
+export function ownWords(lang) {
+  const { join, enter, ahead, aheadOne, next } = waiting[lang]
+  return { ...simulator[lang], join, enter, ahead: new RegExp([ahead, aheadOne, next].join('|')) }
+}
