@@ -8,6 +8,8 @@ import { toScreen, type Size, type Viewport } from './viewport'
 /** Names are shown while a seat is smaller than this, in CSS pixels. */
 const NAMES_BELOW = 9
 const NAME_WIDTH = 150
+/** FEWEST is the share of sections whose names must fit for any to be shown. */
+const FEWEST = 0.6
 
 interface Sign { canvas: HTMLCanvasElement; width: number; height: number; soldOut: boolean }
 
@@ -80,13 +82,17 @@ export class Overlay {
     const { chart } = this.scene
     if (chart.sections.length < 2) return
     const free = this.count()
+    // A name that does not fit its section would cover another one's; where only a few fit, none help.
+    const fits = chart.sections.map((s, i) => {
+      const sign = this.sign(i, free[i] === 0)
+      return sign.width <= (s.box.right - s.box.left + chart.pitch) * v.scale * 1.05 && sign.height <= (s.box.bottom - s.box.top + chart.pitch) * v.scale
+    })
+    if (fits.filter(f => f).length < fits.length * FEWEST) return
     for (let i = 0; i < chart.sections.length; i++) {
       const s = chart.sections[i]!, at = toScreen(v, s.middle.x, s.middle.y)
       if (at.x < -80 || at.y < -20 || at.x > size.width + 80 || at.y > size.height + 20) continue
-      const wide = (s.box.right - s.box.left + chart.pitch) * v.scale, tall = (s.box.bottom - s.box.top + chart.pitch) * v.scale
+      if (!fits[i]) continue
       const sign = this.sign(i, free[i] === 0)
-      // A name that does not fit its section would cover another one's.
-      if (sign.width > wide * 1.1 + 6 || sign.height > tall * 1.6) continue
       ctx.drawImage(sign.canvas, Math.round(at.x - sign.width / 2), Math.round(at.y - sign.height / 2), sign.width, sign.height)
     }
   }

@@ -31,6 +31,8 @@ export interface SeatViewEvents {
   /** painted comes once, when the first picture is complete. */
   painted(): void
   moved(): void
+  /** themed is told the colours of the chart's tiers as they are painted. */
+  themed(colors: string[]): void
 }
 
 export class SeatView {
@@ -63,6 +65,7 @@ export class SeatView {
     const theme = readTheme(canvas)
     this.scene = { chart, theme, colors: tierColors(chart, theme), states, wanted: null, ratio: 1 }
     this.overlay = new Overlay(this.scene)
+    events.themed(this.scene.colors.map(c => css(c)))
     this.resize()
     const watch = new ResizeObserver(() => this.resize())
     watch.observe(canvas)
@@ -160,6 +163,7 @@ export class SeatView {
   private retheme(): void {
     this.scene.theme = readTheme(this.canvas)
     this.scene.colors = tierColors(this.chart, this.scene.theme)
+    this.events.themed(this.scene.colors.map(c => css(c)))
     this.overlay.restyle()
     this.whole = new Layer(this.whole.scale, this.scene)
     this.layer = new Layer(this.layer.scale, this.scene)

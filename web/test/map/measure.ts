@@ -14,7 +14,7 @@ const picture = new Picture(changed => view?.setStates(picture.states, changed))
 picture.take(snapshot)
 const painted = new Promise<number>(done => {
   view = new SeatView(canvas, chart, picture.states, {
-    pick() {}, point() {}, moved() {},
+    pick() {}, point() {}, moved() {}, themed() {},
     painted: () => done(performance.now())
   })
 })
