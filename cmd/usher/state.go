@@ -20,9 +20,11 @@ type demoState struct {
 	AdminToken string `json:"adminToken,omitempty"`
 	// Gates are the credentials of the sample events' gates: a device acts for one
 	// event.
-	Gates         map[usher.EventID]string `json:"gates,omitempty"`
-	SimulatorKey  string                   `json:"simulatorKey"`
-	WebhookSecret string                   `json:"webhookSecret"`
+	Gates map[usher.EventID]string `json:"gates,omitempty"`
+	// Rates are the waiting rooms' usual rates while a crowd has slower ones.
+	Rates         map[usher.EventID]float64 `json:"rates,omitempty"`
+	SimulatorKey  string                    `json:"simulatorKey"`
+	WebhookSecret string                    `json:"webhookSecret"`
 	// Addr, SimulatorAddr and MailAddr are the addresses of the last run.
 	Addr          string `json:"addr,omitempty"`
 	SimulatorAddr string `json:"simulatorAddr,omitempty"`

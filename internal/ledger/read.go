@@ -95,8 +95,12 @@ func (l *Ledger) Order(ctx context.Context, id usher.OrderID) (out Order, err er
 			return errNoOrder
 		}
 		out = s.orderNow(o)
+		for _, op := range s.operations {
+			out.Operations = append(out.Operations, op.Operation)
+		}
 		return nil
 	})
+	slices.SortFunc(out.Operations, func(a, b Operation) int { return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), compareIDs(a.ID, b.ID)) })
 	return out, err
 }
 

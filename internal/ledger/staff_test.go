@@ -156,6 +156,18 @@ func TestCancelOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// Whoever looks the order up sees each of its payment's steps, the way back too.
+	whole, err := h.Order(t.Context(), captured.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kinds []usher.OperationKind
+	for _, op := range whole.Operations {
+		kinds = append(kinds, op.Kind)
+	}
+	if !slices.Equal(kinds, []usher.OperationKind{usher.OperationAuthorize, usher.OperationCapture, usher.OperationVoid}) {
+		t.Errorf("the order shows %v", kinds)
+	}
 	for o, want := range map[usher.OrderID]usher.OperationStatus{uncaptured.ID: usher.OperationFailed, captured.ID: usher.OperationReversed} {
 		if got, err := h.Order(t.Context(), o); err != nil || got.Capture.Status != want || got.Authorization.Status != usher.OperationReversed {
 			t.Errorf("%+v, %v", got, err)

@@ -65,7 +65,10 @@ type Order struct {
 	// for free orders and where none exists yet.
 	Authorization *Operation
 	Capture       *Operation
-	Now           time.Time
+	// Operations are all payment operations of the order, oldest first. Only a
+	// reading of one order has them.
+	Operations []Operation
+	Now        time.Time
 	// Replayed says that the request that returned this order began nothing.
 	Replayed bool
 }

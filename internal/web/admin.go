@@ -69,6 +69,7 @@ type actionView struct {
 	Number     int64            `json:"number"`
 	At         time.Time        `json:"at"`
 	OperatorID usher.OperatorID `json:"operatorId"`
+	Operator   string           `json:"operator" doc:"The operator's name"`
 	Verb       string           `json:"verb"`
 	Target     string           `json:"target"`
 	Reason     string           `json:"reason"`
@@ -189,10 +190,7 @@ type operationView struct {
 
 func operationViews(o ledger.Order) []operationView {
 	views := []operationView{}
-	for _, op := range []*ledger.Operation{o.Authorization, o.Capture} {
-		if op == nil {
-			continue
-		}
+	for _, op := range o.Operations {
 		views = append(views, operationView{
 			OperationID: op.ID, Kind: op.Kind, Status: op.Status, Provider: op.Provider, Reference: op.Reference,
 			ProviderCode: op.ProviderCode, Amount: op.Amount, SentAt: utc(op.SentAt), CreatedAt: op.CreatedAt.UTC(),
@@ -244,11 +242,19 @@ func (s *Server) listActions(ctx context.Context, in *actionsInput) (*actionsOut
 	if err != nil {
 		return nil, err
 	}
+	operators, err := s.deps.Accounts.Operators(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names := map[usher.OperatorID]string{}
+	for _, o := range operators {
+		names[o.ID] = o.Name
+	}
 	out := &actionsOutput{}
 	out.Body.Actions = make([]actionView, 0, len(actions))
 	for _, a := range actions {
 		out.Body.Actions = append(out.Body.Actions, actionView{
-			Number: a.Number, At: a.At.UTC(), OperatorID: a.Operator, Verb: a.Verb, Target: a.Target, Reason: a.Reason, Detail: a.Detail,
+			Number: a.Number, At: a.At.UTC(), OperatorID: a.Operator, Operator: names[a.Operator], Verb: a.Verb, Target: a.Target, Reason: a.Reason, Detail: a.Detail,
 		})
 	}
 	return out, nil

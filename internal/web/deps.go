@@ -52,6 +52,7 @@ type Accounts interface {
 	Operator(ctx context.Context, key string) (account.Operator, error)
 	LogAction(ctx context.Context, x account.Action) (int64, error)
 	Actions(ctx context.Context, f account.ActionFilter) ([]account.Action, error)
+	Operators(ctx context.Context) ([]account.Operator, error)
 }
 
 // Rooms is what the server asks of package waitingroom.
@@ -76,6 +77,7 @@ type Seats interface {
 	Outsider(ctx context.Context, event usher.EventID) (seatmap.Encoded, error)
 	Best(ctx context.Context, event usher.EventID, w seatmap.Wish, n, spread int) ([][]usher.SeatID, error)
 	Chart(ctx context.Context, event usher.EventID) (*seatmap.Chart, error)
+	Tally(ctx context.Context, event usher.EventID) (map[usher.TierID]seatmap.Tally, error)
 	Subscribe(ctx context.Context, event usher.EventID, from seatmap.Position) (*seatmap.Stream, error)
 }
 
@@ -96,6 +98,7 @@ type Ledger interface {
 	Rules(ctx context.Context, event usher.EventID) (usher.Rules, []ledger.Tier, error)
 	ChangeRules(ctx context.Context, event usher.EventID, change func(*usher.Rules)) (usher.Rules, error)
 	Quota(ctx context.Context, event usher.EventID) ([]ledger.BucketState, error)
+	Live(ctx context.Context, event usher.EventID) (ledger.Live, error)
 	BlockSeats(ctx context.Context, c ledger.BlockSeats) error
 	UnblockSeats(ctx context.Context, c ledger.UnblockSeats) error
 	MoveCapacity(ctx context.Context, c ledger.MoveCapacity) error

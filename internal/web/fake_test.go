@@ -76,6 +76,8 @@ type fakeAccounts struct {
 	web.Accounts
 	actions []account.Action
 	tenant  usher.TenantID
+	// operators are those whose names are known.
+	operators []account.Operator
 }
 
 func (f *fakeAccounts) Verify(token string) (account.Session, error) {
@@ -100,10 +102,28 @@ func (f *fakeAccounts) LogAction(_ context.Context, x account.Action) (int64, er
 	return int64(len(f.actions)), nil
 }
 
+func (f *fakeAccounts) Actions(_ context.Context, q account.ActionFilter) ([]account.Action, error) {
+	var out []account.Action
+	for i, x := range f.actions {
+		if q.Target == "" || q.Target == x.Target {
+			x.Number = int64(i + 1)
+			out = append(out, x)
+		}
+	}
+	return out, nil
+}
+
+func (f *fakeAccounts) Operators(context.Context) ([]account.Operator, error) {
+	return f.operators, nil
+}
+
 type fakeRooms struct {
 	web.Rooms
 	now  map[usher.EventID]waitingroom.NowDocument
 	join func(usher.AccountID) (waitingroom.Ticket, error)
+	// status is what an operator sees; looks counts how often it was asked for.
+	status func() (waitingroom.Status, error)
+	looks  int
 }
 
 func (f *fakeRooms) Now(e usher.EventID) (waitingroom.NowDocument, bool) {
@@ -125,6 +145,11 @@ func (f *fakeRooms) VerifyAdmission(token string, _ usher.EventID, a usher.Accou
 	return usher.NewSessionID(event), nil
 }
 
+func (f *fakeRooms) Status(context.Context, usher.EventID) (waitingroom.Status, error) {
+	f.looks++
+	return f.status()
+}
+
 func (f *fakeRooms) Touch(usher.SessionID, time.Time) {}
 
 type fakeLedger struct {
@@ -132,6 +157,7 @@ type fakeLedger struct {
 	placeHold func(ledger.PlaceHold) (ledger.Hold, error)
 	rules     func() (usher.Rules, error)
 	quota     func() ([]ledger.BucketState, error)
+	live      func() (ledger.Live, error)
 	// staff are the commands of operators; refuse is what they are answered.
 	staff  []any
 	refuse error
@@ -156,6 +182,8 @@ func (f *fakeLedger) Rules(context.Context, usher.EventID) (usher.Rules, []ledge
 func (f *fakeLedger) Quota(context.Context, usher.EventID) ([]ledger.BucketState, error) {
 	return f.quota()
 }
+
+func (f *fakeLedger) Live(context.Context, usher.EventID) (ledger.Live, error) { return f.live() }
 
 func (f *fakeLedger) do(c any) error {
 	f.staff = append(f.staff, c)
@@ -357,6 +385,7 @@ type fakeSeats struct {
 	// groups are handed out one call after the other.
 	groups [][][]usher.SeatID
 	asked  []seatmap.Wish
+	tally  func() (map[usher.TierID]seatmap.Tally, error)
 }
 
 func (f *fakeSeats) Best(_ context.Context, _ usher.EventID, w seatmap.Wish, _, _ int) ([][]usher.SeatID, error) {
@@ -367,6 +396,10 @@ func (f *fakeSeats) Best(_ context.Context, _ usher.EventID, w seatmap.Wish, _, 
 	next := f.groups[0]
 	f.groups = f.groups[1:]
 	return next, nil
+}
+
+func (f *fakeSeats) Tally(context.Context, usher.EventID) (map[usher.TierID]seatmap.Tally, error) {
+	return f.tally()
 }
 
 func (f *fakeSeats) Chart(context.Context, usher.EventID) (*seatmap.Chart, error) {

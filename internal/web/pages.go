@@ -2,15 +2,21 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"fmt"
 	"html/template"
 	"maps"
 	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"usher"
 	"usher/internal/catalog"
+	"usher/internal/ledger"
 )
 
 // pagePolicy is the security policy of the pages: their own files and nothing else.
@@ -32,18 +38,28 @@ func newPages() *pages {
 // view is what every page gets.
 type view struct {
 	Lang, OtherLang lang
-	Title           string
+	// OtherLangURL is this page in the other language.
+	OtherLangURL string
+	Title        string
 	// Path is where signing in leads back to.
 	Path     string
 	SignedIn bool
+	// Wide is for pages that use a desktop's width.
+	Wide bool
+	// Staff is for pages of operators and stewards: they show nothing of a buyer's sign-in.
+	Staff bool
+	// Policy is the page's own security policy, where it needs another one.
+	Policy string
 	// Script is the page's own script; Data is what it reads.
 	Script string
 	Data   map[string]any
 
-	Message  string
-	Events   []eventLine
-	Event    *eventLine
-	Problems []Problem
+	Message string
+	// RuleLimit and RuleHold word the event's rules.
+	RuleLimit, RuleHold string
+	Events              []eventLine
+	Event               *eventLine
+	Problems            []Problem
 }
 
 // T returns a text of the page's language.
@@ -55,10 +71,28 @@ type eventLine struct {
 	Name, Venue       string
 	StartsAt, OpensAt string
 	Sale              saleStatus
-	Queued            bool
+	// From is the lowest price, "" where there are no tiers.
+	From   string
+	Queued bool
 	// Seated is whether there are seats to choose.
 	Seated bool
 	Tiers  []tierLine
+	// Limit is the most places an account may have; Hold is how long they are held.
+	Limit int
+	Hold  time.Duration
+}
+
+// Tone is the colour of the word for the sale.
+func (e eventLine) Tone() string {
+	switch e.Sale {
+	case saleStatus(usher.SaleOpen):
+		return "good"
+	case saleStatus(usher.SalePaused), saleUnavailable:
+		return "warn"
+	case saleStatus(usher.SaleCancelled):
+		return "bad"
+	}
+	return ""
 }
 
 // tierLine is a tier as pages show it. Stock is "" where nothing is known.
@@ -74,12 +108,19 @@ func (s *Server) newView(r *http.Request, title, script string) view {
 	if l == chinese {
 		v.OtherLang = english
 	}
+	query := r.URL.Query()
+	query.Set("lang", string(v.OtherLang))
+	v.OtherLangURL = "?" + query.Encode()
 	if v.Title = texts[l][title]; v.Title == "" {
 		v.Title = title
 	}
 	_, err := s.session(r)
 	v.SignedIn = err == nil
-	v.Data = map[string]any{"lang": l, "texts": texts[l], "digits": usher.Currencies, "cardPage": s.cfg.CardPage, "signedIn": v.SignedIn}
+	v.Data = map[string]any{
+		"lang": l, "texts": textsFor(l, script), "digits": usher.Currencies, "cardPage": s.cfg.CardPage, "signedIn": v.SignedIn,
+		// The moment of the page, for countdowns until an answer brings the database's.
+		"serverTime": time.Now().UTC(),
+	}
 	return v
 }
 
@@ -98,7 +139,7 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, status int, name s
 		http.SetCookie(w, &http.Cookie{Name: langCookieName, Value: string(v.Lang), Path: "/", MaxAge: langKept, SameSite: http.SameSiteLaxMode})
 	}
 	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Content-Security-Policy", pagePolicy)
+	h.Set("Content-Security-Policy", cmp.Or(v.Policy, pagePolicy))
 	h.Set("Content-Language", string(v.Lang))
 	h.Set("Vary", "Accept-Language, Cookie")
 	w.WriteHeader(status)
@@ -109,10 +150,10 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, status int, name s
 // showError is the page for a failure: what it is, without anything of ours.
 func (s *Server) showError(w http.ResponseWriter, r *http.Request, err error) {
 	p := s.report(r.Context(), err)
-	v := s.newView(r, "usher", "app.js")
+	v := s.newView(r, "usher", "plain.js")
 	v.Message = v.T("unavailable")
 	if p.Status < http.StatusInternalServerError {
-		v.Message = v.T("notFound")
+		v.Message = v.T("pageGone")
 	}
 	for name, values := range p.GetHeaders() {
 		w.Header()[name] = values
@@ -139,7 +180,9 @@ func (s *Server) addPages(mux *http.ServeMux) {
 	mux.HandleFunc("GET /events/{eventId}/seats", s.eventPage("seats.html", "seats.js"))
 	mux.HandleFunc("GET /events/{eventId}/queue", s.pages.assets.waitingPage())
 	mux.HandleFunc("GET /pay/{holdId}", s.payPage)
+	mux.HandleFunc("GET /orders", s.ordersPage)
 	mux.HandleFunc("GET /orders/{orderId}", s.orderPage)
+	s.addStaffPages(mux)
 	mux.HandleFunc("GET /static/{name}", func(w http.ResponseWriter, r *http.Request) {
 		if _, ok := s.pages.assets[r.PathValue("name")]; !ok {
 			s.fail(w, r, usher.Errorf(usher.CodeNotFound, "no such file"))
@@ -150,7 +193,8 @@ func (s *Server) addPages(mux *http.ServeMux) {
 }
 
 func (s *Server) homePage(w http.ResponseWriter, r *http.Request) {
-	v := s.newView(r, "events", "app.js")
+	v := s.newView(r, "events", "plain.js")
+	v.Wide = true
 	var err error
 	if v.Events, err = s.eventLines(r.Context(), v.Lang); err != nil {
 		s.showError(w, r, err)
@@ -160,11 +204,11 @@ func (s *Server) homePage(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) signInPage(w http.ResponseWriter, r *http.Request) {
-	s.show(w, r, http.StatusOK, "signin.html", s.newView(r, "signIn", "signin.js"))
+	s.show(w, r, http.StatusOK, "app.html", s.newView(r, "signIn", "signin.js"))
 }
 
 func (s *Server) problemsPage(w http.ResponseWriter, r *http.Request) {
-	v := s.newView(r, "problems", "app.js")
+	v := s.newView(r, "problems", "plain.js")
 	for _, code := range usher.Codes {
 		v.Problems = append(v.Problems, *problemOf(&usher.Error{Code: code}))
 	}
@@ -185,8 +229,10 @@ func (s *Server) eventPage(name, script string) http.HandlerFunc {
 			s.showError(w, r, err)
 			return
 		}
-		v.Title, v.Event = line.Name, &line
+		v.Title, v.Event, v.Wide = line.Name, &line, name == "seats.html"
 		maps.Copy(v.Data, data)
+		v.RuleLimit = fill(v.T("ruleLimit"), "n", strconv.Itoa(line.Limit))
+		v.RuleHold = fill(v.T("ruleHold"), "n", strconv.Itoa(int(line.Hold.Minutes())))
 		s.show(w, r, http.StatusOK, name, v)
 	}
 }
@@ -200,24 +246,78 @@ func (s *Server) payPage(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	v := s.newView(r, "pay", "pay.js")
-	v.Event = &eventLine{ID: hold.Event().String()}
-	v.Data["holdId"] = hold
-	s.show(w, r, http.StatusOK, "pay.html", v)
+	v.Data["holdId"], v.Data["eventId"] = hold, hold.Event()
+	s.show(w, r, http.StatusOK, "app.html", v)
 }
 
+// ordersPage lists what the reader holds and bought. The API keeps orders by event,
+// so the page's script asks for each event that is shown.
+func (s *Server) ordersPage(w http.ResponseWriter, r *http.Request) {
+	v := s.newView(r, "yourOrders", "orders.js")
+	if !v.SignedIn {
+		toSignIn(w, r)
+		return
+	}
+	events, err := s.deps.Catalog.List(r.Context(), false)
+	if err != nil {
+		s.showError(w, r, err)
+		return
+	}
+	views := make([]eventView, 0, len(events))
+	for _, e := range events {
+		views = append(views, s.eventViewOf(r.Context(), e))
+	}
+	v.Data["events"] = views
+	s.show(w, r, http.StatusOK, "app.html", v)
+}
+
+// toSignIn sends a reader to the sign-in page, which leads back.
+func toSignIn(w http.ResponseWriter, r *http.Request) {
+	http.Redirect(w, r, "/sign-in?next="+url.QueryEscape(r.URL.RequestURI()), http.StatusSeeOther)
+}
+
+// orderPage shows one order. Its script reads the order; the event and the names of
+// the seats are nice to have, and the order shows without them.
 func (s *Server) orderPage(w http.ResponseWriter, r *http.Request) {
 	var order usher.OrderID
 	if err := order.UnmarshalText([]byte(r.PathValue("orderId"))); err != nil {
 		s.showError(w, r, err)
 		return
 	}
+	session, err := s.session(r)
+	if usher.CodeOf(err) == usher.CodeUnauthenticated {
+		toSignIn(w, r)
+		return
+	}
 	v := s.newView(r, "order", "order.js")
 	v.Data["orderId"] = order
-	// Names of tiers are nice to have: the order shows without them.
 	if e, err := s.publicEvent(r.Context(), order.Event()); err == nil {
-		v.Data["tiers"] = tierViews(e, look{})
+		v.Data["event"] = s.eventViewOf(r.Context(), e)
+		if o, err := s.deps.Ledger.Order(r.Context(), order); err == nil && o.Account == session.Account {
+			v.Data["seatNames"] = s.seatNames(r.Context(), e, o.Seats, v)
+		}
 	}
-	s.show(w, r, http.StatusOK, "order.html", v)
+	s.show(w, r, http.StatusOK, "app.html", v)
+}
+
+// seatNames words seats as the chart does; none where it cannot be read.
+func (s *Server) seatNames(ctx context.Context, e catalog.Event, seats []ledger.Seat, v view) map[usher.SeatID]string {
+	if e.Chart == "" || len(seats) == 0 {
+		return nil
+	}
+	chart, err := s.deps.Charts.ByHash(ctx, e.Chart)
+	if err != nil {
+		s.log.WarnContext(ctx, "chart cannot be read", "chart", e.Chart, "error", err)
+		return nil
+	}
+	names := map[usher.SeatID]string{}
+	for _, seat := range seats {
+		if n, ok := chart.Ordinal(seat.ID); ok {
+			row := chart.RowOf(n)
+			names[seat.ID] = fmt.Sprintf(v.T("placeName"), row.Section, row.Label, chart.Seat(n).Label)
+		}
+	}
+	return names
 }
 
 // showTime words a time in an event's zone, and names the zone: a reader
@@ -267,7 +367,8 @@ func (s *Server) eventLine(ctx context.Context, id usher.EventID, l lang) (event
 		return eventLine{}, nil, err
 	}
 	data := map[string]any{
-		"eventId": e.ID, "queued": e.Rules.AdmissionRequired, "seated": e.Seated(), "tiers": tierViews(e, s.look(ctx, e)),
+		"eventId": e.ID, "queued": e.Rules.AdmissionRequired, "seated": e.Seated(), "chart": e.Chart,
+		"tiers": tierViews(e, s.look(ctx, e)), "event": s.eventViewOf(ctx, e),
 	}
 	return s.lineOf(ctx, e, l), data, nil
 }
@@ -280,12 +381,15 @@ func (s *Server) lineOf(ctx context.Context, e catalog.Event, l lang) eventLine 
 	}
 	line := eventLine{
 		ID: e.ID.String(), Name: e.Name, Venue: e.Venue, StartsAt: showTime(&e.StartsAt, zone, l), OpensAt: showTime(e.OpensAt, zone, l),
-		Queued: e.Rules.AdmissionRequired, Seated: e.Seated(),
+		Queued: e.Rules.AdmissionRequired, Seated: e.Seated(), Limit: e.Rules.PurchaseLimit, Hold: e.Rules.HoldTime,
 	}
 	now := s.look(ctx, e)
 	line.Sale = now.sale
 	for _, t := range e.Tiers {
 		line.Tiers = append(line.Tiers, tierLine{Name: t.Name, Price: showMoney(t.Price), Stock: now.tiers[t.ID].stock})
+	}
+	if len(e.Tiers) > 0 {
+		line.From = showMoney(slices.MinFunc(e.Tiers, func(a, b catalog.Tier) int { return cmp.Compare(a.Price.AmountMinor, b.Price.AmountMinor) }).Price)
 	}
 	return line
 }

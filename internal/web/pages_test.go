@@ -23,6 +23,8 @@ type fakeCatalog struct {
 	// standing is what SetStanding was called with; draft makes the event one.
 	standing []catalog.Standing
 	draft    bool
+	// chart is the address of the event's chart, "" without one.
+	chart string
 }
 
 func (f *fakeCatalog) SetStanding(_ context.Context, _ usher.EventID, tiers []catalog.Standing) (catalog.Event, error) {
@@ -41,7 +43,7 @@ func (f *fakeCatalog) event() catalog.Event {
 	e := catalog.Event{
 		ID: event, Slug: "nasty", Name: nasty, Venue: nasty, StartsAt: published.AddDate(0, 1, 0), TimeZone: "Asia/Taipei", Currency: "TWD",
 		Rules: rules, Status: catalog.StatusPublished, PublishedAt: &published, CreatedAt: published,
-		Tiers: tiers,
+		Tiers: tiers, Chart: f.chart,
 	}
 	if f.draft {
 		e.Status, e.PublishedAt = catalog.StatusDraft, nil

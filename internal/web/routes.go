@@ -11,6 +11,7 @@ func (s *Server) addAPI() {
 	s.addRedemption()
 	s.addChanges()
 	s.addEventAdmin()
+	s.addLive()
 	s.addQuotas()
 	s.addStaff()
 	s.addAdmin()

@@ -77,6 +77,8 @@ type Server struct {
 	pages   *pages
 	// browsing remembers for a moment what pages of events show.
 	browsing browsing
+	// watched remembers for a moment what operators see of sales.
+	watched watched
 
 	// draining ends when the server stops: streams listen to it.
 	draining context.Context
@@ -92,7 +94,8 @@ type limiters struct {
 // New makes the server on what it serves. Reg gets the usher_http_ metrics.
 func New(cfg Config, deps Deps, log *slog.Logger, reg prometheus.Registerer) *Server {
 	s := &Server{cfg: cfg, deps: deps, log: log, metrics: newMetrics(reg), pages: newPages(),
-		browsing: browsing{looks: map[usher.EventID]look{}, seats: map[string]int{}}}
+		browsing: browsing{looks: map[usher.EventID]look{}, seats: map[string]int{}},
+		watched:  watched{looks: map[usher.EventID]liveLook{}, decisions: map[usher.EventID]liveDecisionsView{}, since: time.Now()}}
 	s.reads = newBudget(cmp.Or(cfg.ReadsPerEvent, readsDefault), readsWaiting)
 	s.deps.Ledger, s.deps.Redemption = budgetedLedger{deps.Ledger, s}, budgetedTickets{deps.Redemption, s}
 	s.draining, s.drain = context.WithCancel(context.Background())

@@ -502,7 +502,7 @@ func TestProbes(t *testing.T) {
 
 func TestCommonHeaders(t *testing.T) {
 	w := newWorld(t)
-	for _, path := range []string{"/healthz", "/v1/nothing", "/sign-in", "/problems", "/events/evt_7/queue", "/static/app.js", "/nothing"} {
+	for _, path := range []string{"/healthz", "/v1/nothing", "/sign-in", "/problems", "/events/evt_7/queue", "/static/plain.js", "/nothing"} {
 		a := w.do(t, "GET", path, "", "", "Accept", "text/html")
 		csp := a.header.Get("Content-Security-Policy")
 		if !strings.HasPrefix(csp, "default-src 'none'") || strings.Contains(csp, "unsafe") || !strings.Contains(csp, "frame-ancestors 'none'") {

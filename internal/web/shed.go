@@ -241,6 +241,19 @@ func (l budgetedLedger) Quota(ctx context.Context, event usher.EventID) ([]ledge
 	return budgeted(ctx, l.s, event, func() ([]ledger.BucketState, error) { return l.Ledger.Quota(ctx, event) })
 }
 
+func (l budgetedLedger) Live(ctx context.Context, event usher.EventID) (ledger.Live, error) {
+	return budgeted(ctx, l.s, event, func() (ledger.Live, error) { return l.Ledger.Live(ctx, event) })
+}
+
+// PlaceHold counts its decisions for whoever watches the sale.
+func (l budgetedLedger) PlaceHold(ctx context.Context, c ledger.PlaceHold) (ledger.Hold, error) {
+	h, err := l.Ledger.PlaceHold(ctx, c)
+	if !h.Replayed {
+		l.s.watched.decided(c.Event, err)
+	}
+	return h, err
+}
+
 func (l budgetedLedger) Rules(ctx context.Context, event usher.EventID) (r usher.Rules, tiers []ledger.Tier, err error) {
 	tiers, err = budgeted(ctx, l.s, event, func() (t []ledger.Tier, err error) {
 		r, t, err = l.Ledger.Rules(ctx, event)

@@ -70,6 +70,10 @@ func (s *Server) addStaff() {
 		doc:     "Seats that are not blocked stay as they are.",
 	}, s.unblockSeats)
 	add(s, route{
+		id: "findHold", method: http.MethodGet, path: "/v1/admin/holds/{holdId}", tag: tag, who: staff,
+		summary: "Any hold",
+	}, s.findHold)
+	add(s, route{
 		id: "staffReleaseHold", method: http.MethodPost, path: "/v1/admin/holds/{holdId}/release", tag: tag, who: staff, status: http.StatusOK,
 		summary: "End somebody's hold before its deadline",
 		doc:     "A hold that is being paid for stays with its holder: hold_payment_pending.",
@@ -112,6 +116,17 @@ func (s *Server) staffAct(ctx context.Context, verb string, event usher.EventID,
 	return s.act(ctx, verb, event, by.Reason, detail, func(ctx context.Context) error {
 		return s.draftOr(ctx, event, do(ctx, by))
 	})
+}
+
+func (s *Server) findHold(ctx context.Context, in *holdInput) (*adminHoldOutput, error) {
+	if err := s.mayOperate(ctx, in.HoldID.Event()); err != nil {
+		return nil, err
+	}
+	h, err := s.deps.Ledger.Hold(ctx, in.HoldID)
+	if err != nil {
+		return nil, err
+	}
+	return &adminHoldOutput{Body: adminHoldView{Hold: liveHoldView(h), AccountID: h.Account}}, nil
 }
 
 func (s *Server) staffRelease(ctx context.Context, in *releaseInput) (*adminHoldOutput, error) {

@@ -94,7 +94,7 @@ func TestStandingTiersOnThePages(t *testing.T) {
 		}
 	}
 	a := w.do(t, "GET", "/events/evt_7/seats", "", "")
-	if a.status != 200 || strings.Contains(a.body, `id="rows"`) || !strings.Contains(a.body, `id="standingTiers"`) || !strings.Contains(a.body, `"seated":false`) {
+	if a.status != 200 || !strings.Contains(a.body, `id="app"`) || !strings.Contains(a.body, `"kind":"standing"`) || !strings.Contains(a.body, `"seated":false`) {
 		t.Errorf("the choice: %d %s", a.status, a.body)
 	}
 }

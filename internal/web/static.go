@@ -2,19 +2,23 @@ package web
 
 import (
 	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
 	"encoding/hex"
+	"fmt"
 	"io/fs"
-	"mime"
+	"maps"
 	"net/http"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
+	"sync"
 )
 
-//go:embed static templates
+//go:embed static dist templates texts
 var files embed.FS
 
 // asset is one file of the pages' own, as it goes out.
@@ -23,31 +27,94 @@ type asset struct {
 	media string
 	// version names the content: a request that carries it may be cached for ever.
 	version string
+	// packed is the body compressed, at the first request that takes it.
+	packed func() []byte
 }
 
-// assets are the files under static by name, loaded once.
+// assets are the files under static and dist by name, loaded once. What is built
+// (dist) wins over what is written by hand.
 type assets map[string]asset
+
+// mediaTypes are named here: the system's own table may say something else.
+var mediaTypes = map[string]string{
+	".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".html": "text/html; charset=utf-8",
+	".wasm": "application/wasm", ".svg": "image/svg+xml",
+}
 
 func loadAssets() assets {
 	out := assets{}
-	entries, err := files.ReadDir("static")
+	for name, body := range readFolder("static") {
+		out[name] = newAsset(name, body, versionOf(body))
+	}
+	built := readFolder("dist")
+	// Built files name each other, so they have one version together.
+	var all []byte
+	for _, name := range slices.Sorted(maps.Keys(built)) {
+		all = append(all, built[name]...)
+	}
+	version := versionOf(all)
+	for name, body := range built {
+		out[name] = newAsset(name, versionImports(name, body, built, version), version)
+	}
+	return out
+}
+
+func readFolder(folder string) map[string][]byte {
+	out := map[string][]byte{}
+	entries, err := files.ReadDir(folder)
 	if err != nil {
 		panic("web: embedded files are missing: " + err.Error())
 	}
 	for _, e := range entries {
-		body, err := fs.ReadFile(files, "static/"+e.Name())
+		body, err := fs.ReadFile(files, folder+"/"+e.Name())
 		if err != nil {
 			panic("web: embedded file cannot be read: " + err.Error())
 		}
-		sum := sha256.Sum256(body)
-		media := mime.TypeByExtension(path.Ext(e.Name()))
-		if path.Ext(e.Name()) == ".js" {
-			// The system's own table may say something else.
-			media = "text/javascript; charset=utf-8"
-		}
-		out[e.Name()] = asset{body: body, media: media, version: hex.EncodeToString(sum[:6])}
+		out[e.Name()] = body
 	}
 	return out
+}
+
+func versionOf(body []byte) string {
+	sum := sha256.Sum256(body)
+	return hex.EncodeToString(sum[:6])
+}
+
+func newAsset(name string, body []byte, version string) asset {
+	media, ok := mediaTypes[path.Ext(name)]
+	if !ok {
+		media = "application/octet-stream"
+	}
+	return asset{body: body, media: media, version: version, packed: sync.OnceValue(func() []byte { return pack(body) })}
+}
+
+func pack(body []byte) []byte {
+	var b bytes.Buffer
+	w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	if err != nil {
+		panic("web: gzip: " + err.Error())
+	}
+	// Writing into memory does not fail.
+	_, _ = w.Write(body)
+	_ = w.Close()
+	return b.Bytes()
+}
+
+var reImport = regexp.MustCompile("([\"'`])\\./([\\w.-]+)([\"'`])")
+
+// versionImports gives the version to the built files that a script imports: their
+// names are stable, and a cache must not pair files of two builds.
+func versionImports(name string, body []byte, built map[string][]byte, version string) []byte {
+	if path.Ext(name) != ".js" {
+		return body
+	}
+	return reImport.ReplaceAllFunc(body, func(m []byte) []byte {
+		parts := reImport.FindSubmatch(m)
+		if _, ok := built[string(parts[2])]; !ok {
+			return m
+		}
+		return fmt.Appendf(nil, "%s./%s?v=%s%s", parts[1], parts[2], version, parts[3])
+	})
 }
 
 // url is the address that a page names: it changes with the content.
@@ -67,6 +134,7 @@ func (a assets) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	h := w.Header()
 	h.Set("ETag", `"`+f.version+`"`)
+	h.Set("Vary", "Accept-Encoding")
 	h.Set("Cache-Control", "public, max-age=0, must-revalidate")
 	if r.URL.Query().Get("v") == f.version {
 		h.Set("Cache-Control", "public, max-age=31536000, immutable")
@@ -76,10 +144,15 @@ func (a assets) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.Set("Content-Type", f.media)
-	h.Set("Content-Length", strconv.Itoa(len(f.body)))
+	body := f.body
+	if acceptsGzip(r) {
+		h.Set("Content-Encoding", "gzip")
+		body = f.packed()
+	}
+	h.Set("Content-Length", strconv.Itoa(len(body)))
 	if r.Method != http.MethodHead {
 		// A reader that went away is no failure of ours.
-		_, _ = w.Write(f.body)
+		_, _ = w.Write(body)
 	}
 }
 

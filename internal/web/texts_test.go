@@ -2,62 +2,142 @@ package web
 
 import (
 	"io/fs"
+	"os"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"usher"
 )
 
+// frontEnd is the source of the pages' scripts.
+const frontEnd = "../../web/src"
+
+var placeholder = regexp.MustCompile(`\{\w+\}`)
+
+// Every text is there in both languages, with the same values to fill in.
 func TestTextsAreThereInBothLanguages(t *testing.T) {
-	for key := range texts[english] {
-		if texts[chinese][key] == "" {
-			t.Errorf("%q has no Chinese text", key)
+	for key, english := range texts[english] {
+		other := texts[chinese][key]
+		if strings.TrimSpace(other) == "" || strings.TrimSpace(english) == "" {
+			t.Errorf("%q is empty in a language", key)
+			continue
+		}
+		// "{n} place" in one form may be "one place" in another language.
+		if strings.HasSuffix(key, ".one") {
+			continue
+		}
+		a, b := placeholder.FindAllString(english, -1), placeholder.FindAllString(other, -1)
+		slices.Sort(a)
+		slices.Sort(b)
+		if !slices.Equal(a, b) {
+			t.Errorf("%q fills in %v in English and %v in Chinese", key, a, b)
 		}
 	}
 	for key := range texts[chinese] {
-		if texts[english][key] == "" {
+		if _, ok := texts[english][key]; !ok {
 			t.Errorf("%q has no English text", key)
 		}
 	}
 }
 
-var usedText = regexp.MustCompile(`(?:\.T "|\bt\('|data-t=")([\w.]+)`)
-
-// Every key that a template or a script names is there, and none is left over.
-func TestTextsAreUsed(t *testing.T) {
-	used := map[string]bool{"unavailable": true, "notFound": true}
-	for _, folder := range []string{"templates", "static"} {
-		err := fs.WalkDir(files, folder, func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() || strings.HasSuffix(path, "queue.html") {
-				return err
+// A key lives in one group, and in the same one in both languages.
+func TestTextGroups(t *testing.T) {
+	home := map[string]string{}
+	for group, words := range textGroups[english] {
+		for key := range words {
+			if other, ok := home[key]; ok {
+				t.Errorf("%q is in %s and in %s", key, group, other)
 			}
-			b, err := fs.ReadFile(files, path)
-			for _, m := range usedText.FindAllStringSubmatch(string(b), -1) {
+			home[key] = group
+			if textGroups[chinese][group][key] == "" {
+				t.Errorf("%q is not in %s in Chinese", key, group)
+			}
+		}
+	}
+}
+
+// usedText finds t('key'), tn('key', n), {{.T "key"}}, v.T("key"), newView(r, "key"
+// and the beginnings of keys that are put together.
+var usedText = regexp.MustCompile("(?:\\.T \\(print \"|\\.T ?\\(?\"|\\bnewView\\(r, \"|\\bt\\(\\s*['\"`]|\\btn\\(\\s*['\"`]|[^.\\w]has\\(\\s*['\"`]|Key = ['\"`])([\\w.]+)")
+
+// namesOfTexts collects the keys and beginnings of keys that the sources name.
+func namesOfTexts(t *testing.T) map[string]bool {
+	t.Helper()
+	used := map[string]bool{}
+	note := func(path string, body []byte) {
+		for _, m := range usedText.FindAllStringSubmatch(string(body), -1) {
+			used[m[1]] = true
+		}
+		// Keys in a list or a condition: 'a.b' by themselves.
+		for _, m := range regexp.MustCompile("['\"`]([a-z]\\w*(?:\\.\\w+)*)['\"`]").FindAllStringSubmatch(string(body), -1) {
+			if _, ok := texts[english][m[1]]; ok && filepath.Ext(path) != ".go" {
 				used[m[1]] = true
 			}
+		}
+		for _, m := range regexp.MustCompile("`([a-z]\\w*\\.)\\$\\{").FindAllStringSubmatch(string(body), -1) {
+			used[m[1]] = true
+		}
+	}
+	walk := func(fsys fs.FS, folder string) {
+		err := fs.WalkDir(fsys, folder, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !slices.Contains([]string{".ts", ".svelte", ".html", ".js", ".go"}, filepath.Ext(path)) ||
+				strings.HasSuffix(path, "_test.go") || strings.HasSuffix(path, "queue.html") {
+				return err
+			}
+			body, err := fs.ReadFile(fsys, path)
+			note(path, body)
 			return err
 		})
 		if err != nil {
 			t.Fatalf("read %s: %v", folder, err)
 		}
 	}
-	// Titles, and what is put together from states.
-	for _, key := range []string{"events", "signIn", "problems", "pay", "order"} {
-		used[key] = true
+	walk(files, "templates")
+	walk(files, "static")
+	walk(os.DirFS(frontEnd), ".")
+	sources, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
 	}
-	prefixes := map[string]bool{"sale.": true, "state.": true, "pay.": true, "stock.": true}
-	for key := range used {
-		if prefixes[key] {
-			continue
+	for _, path := range sources {
+		body, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if texts[english][key] == "" {
+		if !strings.HasSuffix(path, "_test.go") {
+			note(path, body)
+		}
+	}
+	return used
+}
+
+// Every key that a page names is there, and none is left over.
+func TestTextsAreUsed(t *testing.T) {
+	used := namesOfTexts(t)
+	known := func(key string) bool {
+		for _, form := range []string{key, key + ".other"} {
+			if _, ok := texts[english][form]; ok {
+				return true
+			}
+		}
+		return false
+	}
+	for key := range used {
+		if !strings.HasSuffix(key, ".") && !known(key) && key != "usher" {
 			t.Errorf("the text %q is named and not there", key)
 		}
 	}
 	for key := range texts[english] {
-		group, _, dotted := strings.Cut(key, ".")
-		if !used[key] && !(dotted && prefixes[group+"."]) {
+		base := strings.TrimSuffix(strings.TrimSuffix(key, ".one"), ".other")
+		for i, c := range key {
+			if c == '.' && used[key[:i+1]] {
+				used[key] = true
+			}
+		}
+		if !used[key] && !used[base] {
 			t.Errorf("the text %q is there and not named", key)
 		}
 	}

@@ -8,4 +8,7 @@
 // seat was sold to two people and no tier beyond its capacity, no ticket opened
 // the gate twice, nothing is left unknown, and the audit is clean. A server that
 // dies and comes back in between is no excuse for anything.
+//
+// The same people can be kept about in a demo, to be looked at instead of judged:
+// Keep lets them move at human pace, one after another, without an end.
 package crowd

@@ -27,6 +27,8 @@ type fakeSeller struct {
 	wants []map[string]any
 	// breaks is the promise that is broken: one of the words below.
 	breaks string
+	// refuses is the code that every hold is refused with.
+	refuses string
 }
 
 type fakeHold struct {
@@ -108,11 +110,25 @@ func (f *fakeSeller) start() string {
 	route("POST /v1/admin/events/{event}/devices", func(r *http.Request, _ map[string]any) (int, any) {
 		return 201, map[string]string{"credential": "gate of " + r.PathValue("event")}
 	})
+	route("GET /v1/admin/events/{event}/tiers/{tier}/quota", f.quota)
 	route("POST /v1/admin/audit", func(*http.Request, map[string]any) (int, any) { return 200, map[string]any{"violations": 0} })
 	m.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, `usher_ledger_holds_expired_total 0`) })
 	s := httptest.NewServer(m)
 	f.t.Cleanup(s.Close)
 	return s.URL
+}
+
+// quota counts what is gone as sold.
+func (f *fakeSeller) quota(r *http.Request, _ map[string]any) (int, any) {
+	for _, e := range f.events {
+		for _, k := range e.Tiers {
+			if e.EventID == r.PathValue("event") && k.ID == r.PathValue("tier") {
+				left := f.left[[2]string{e.EventID, k.ID}]
+				return 200, map[string]any{"buckets": []map[string]int{{"available": left, "held": 0, "sold": k.Capacity - left}}}
+			}
+		}
+	}
+	return refused(404, "not_found")
 }
 
 func refused(status int, code string) (int, any) { return status, map[string]any{"code": code} }
@@ -170,6 +186,9 @@ func (f *fakeSeller) chart(*http.Request, map[string]any) (int, any) {
 
 // hold grants all or nothing, and replays its key.
 func (f *fakeSeller) hold(r *http.Request, in map[string]any) (int, any) {
+	if f.refuses != "" {
+		return refused(409, f.refuses)
+	}
 	event, key := r.PathValue("event"), r.Header.Get("Authorization")+fmt.Sprint(in["idempotencyKey"])
 	if id := f.byKey[key]; id != "" {
 		return 201, f.holdBody(id)

@@ -29,8 +29,8 @@ func (p *person) pay(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	p.orderID = o.OrderID
-	p.run.orders.Add(1)
-	deadline := time.Now().Add(p.run.cfg.Settle)
+	p.scene.orders.Add(1)
+	deadline := time.Now().Add(p.scene.settle)
 	for {
 		switch {
 		case o.OrderStatus == "confirmed":
@@ -51,6 +51,7 @@ func (p *person) pay(ctx context.Context) (bool, error) {
 			p.outcome = notPaid
 			return true, nil
 		case o.NextAction.Type == "redirect":
+			p.pause(ctx, p.scene.pace.challenge)
 			if err := p.passChallenge(ctx, o.NextAction.URL); err != nil {
 				return false, err
 			}
@@ -60,7 +61,7 @@ func (p *person) pay(ctx context.Context) (bool, error) {
 			return true, nil
 		}
 		wait(ctx, orderPoll+p.jitter(orderPoll))
-		if _, err = p.run.client.call(ctx, http.MethodGet, "/v1/orders/"+p.orderID, p.token, nil, nil, &o); err != nil {
+		if _, err = p.scene.client.call(ctx, http.MethodGet, "/v1/orders/"+p.orderID, p.token, nil, nil, &o); err != nil {
 			return false, fmt.Errorf("order: %w", err)
 		}
 	}
@@ -79,14 +80,14 @@ func (p *person) lateDecline(err error) (bool, error) {
 func (p *person) checkOut(ctx context.Context, card string, attempt int) (o orderBody, err error) {
 	body := map[string]any{"paymentMethodToken": card, "idempotencyKey": fmt.Sprintf("c-%s-%d", p.holdID, attempt)}
 	ask := func(ctx context.Context) error {
-		_, err := p.run.client.call(ctx, http.MethodPost, "/v1/holds/"+p.holdID+"/checkout", p.token, nil, body, &o)
+		_, err := p.scene.client.call(ctx, http.MethodPost, "/v1/holds/"+p.holdID+"/checkout", p.token, nil, body, &o)
 		return err
 	}
 	if p.rng.IntN(8) == 0 { // the answer is lost on the way
 		short, cancel := context.WithTimeout(ctx, p.jitter(30*time.Millisecond)+time.Millisecond)
 		_ = ask(short)
 		cancel()
-		p.run.lostAnswers.Add(1)
+		p.scene.lostAnswers.Add(1)
 	}
 	if err := ask(ctx); err != nil {
 		if codeOf(err) == "pending_limit" {
@@ -105,12 +106,12 @@ func (p *person) passChallenge(ctx context.Context, page string) error {
 		return fmt.Errorf("challenge: %w", err)
 	}
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	res, err := p.run.bank.Do(req)
+	res, err := p.scene.bank.Do(req)
 	if err != nil {
 		return fmt.Errorf("challenge: %w", err)
 	}
 	res.Body.Close()
-	_, err = p.run.client.call(ctx, http.MethodPost, "/v1/orders/"+p.orderID+"/return", p.token, nil, struct{}{}, nil)
+	_, err = p.scene.client.call(ctx, http.MethodPost, "/v1/orders/"+p.orderID+"/return", p.token, nil, struct{}{}, nil)
 	if err != nil {
 		return fmt.Errorf("return from the challenge: %w", err)
 	}

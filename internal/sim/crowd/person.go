@@ -46,7 +46,7 @@ const (
 
 // person is one simulated buyer and what became of them.
 type person struct {
-	run   *run
+	scene *scene
 	venue *venue
 	rng   *rand.Rand
 	part  part
@@ -67,11 +67,13 @@ type person struct {
 // The ways a visit ends.
 const (
 	wentIn       = "went_in"
+	hasTickets   = "has_tickets"
 	gaveUp       = "found_nothing"
 	leftSeats    = "walked_away"
 	returned     = "gave_back"
 	notPaid      = "not_paid"
 	stillUnknown = "left_unknown"
+	turnedAway   = "turned_away"
 	failed       = "failed"
 )
 
@@ -101,11 +103,13 @@ func (p *person) queue(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	began := time.Now()
+	p.scene.waiting.Add(1)
+	defer p.scene.waiting.Add(-1)
 	var place struct {
 		Number *int64 `json:"number"`
 		Status string `json:"status"`
 	}
-	c := p.run.client
+	c := p.scene.client
 	if _, err := c.call(ctx, http.MethodPost, p.path("/queue"), p.token, nil, struct{}{}, &place); err != nil {
 		return false, fmt.Errorf("join: %w", err)
 	}
@@ -121,7 +125,7 @@ func (p *person) queue(ctx context.Context) (bool, error) {
 					return false, fmt.Errorf("admit: %w", err)
 				}
 				p.admission = a.AdmissionToken
-				p.run.admitted(time.Since(began))
+				p.scene.admitted(time.Since(began))
 				return false, nil
 			case "not_your_turn", "shop_full":
 			case "turn_lapsed":
@@ -146,15 +150,22 @@ func (p *person) queue(ctx context.Context) (bool, error) {
 
 func (p *person) jitter(d time.Duration) time.Duration { return time.Duration(p.rng.Int64N(int64(d))) }
 
+// pause takes the time that people take for something.
+func (p *person) pause(ctx context.Context, s span) { wait(ctx, s.draw(p.rng)) }
+
 // chooseAndHold looks at what is free and holds places; the picture is old and the
 // good ones are contested, so it may take several tries.
 func (p *person) chooseAndHold(ctx context.Context) (bool, error) {
 	v := p.venue
-	after, n := drawTaste(p.rng, v)
-	wait(ctx, p.jitter(500*time.Millisecond))
+	after, n, ok := drawTaste(p.rng, v)
+	if !ok {
+		p.outcome = gaveUp
+		return true, nil
+	}
+	p.pause(ctx, p.scene.pace.look)
 	for try := range holdTriesMax {
 		if try%3 == 0 {
-			if err := v.look(ctx, p.run.client, p.token, p.admission); err != nil && !p.renewed(ctx, err) {
+			if err := v.look(ctx, p.scene.client, p.token, p.admission); err != nil && !p.renewed(ctx, err) {
 				return false, fmt.Errorf("look at what is free: %w", err)
 			}
 		}
@@ -167,12 +178,14 @@ func (p *person) chooseAndHold(ctx context.Context) (bool, error) {
 		switch {
 		case err == nil:
 			p.holdID, p.seats, p.items = h.HoldID, h.seatIDs(), h.Items
+			v.took(&h)
 			if err := w.grantedBy(&h); err != nil {
 				return false, err
 			}
 			return p.decide(ctx)
 		case codeOf(err) == "seats_unavailable":
-			p.run.conflicts.Add(1)
+			p.scene.conflicts.Add(1)
+			p.pause(ctx, p.scene.pace.again)
 			if try%3 == 2 {
 				after, n = fewer(after, n)
 			}
@@ -200,14 +213,14 @@ func (p *person) renewed(ctx context.Context, err error) bool {
 // hold asks for places. Some lose the answer, or press twice: they ask again with
 // the same key and must get the same hold.
 func (p *person) hold(ctx context.Context, w wish) (holdBody, error) {
-	p.run.holds.Add(1)
+	p.scene.holds.Add(1)
 	body := w.body()
 	body["idempotencyKey"] = fmt.Sprintf("h-%x", p.rng.Uint64())
 	if p.admission != "" {
 		body["admissionToken"] = p.admission
 	}
 	ask := func(ctx context.Context) (h holdBody, err error) {
-		_, err = p.run.client.call(ctx, http.MethodPost, p.path("/holds"), p.token, nil, body, &h)
+		_, err = p.scene.client.call(ctx, http.MethodPost, p.path("/holds"), p.token, nil, body, &h)
 		return h, err
 	}
 	switch p.rng.IntN(10) {
@@ -215,7 +228,7 @@ func (p *person) hold(ctx context.Context, w wish) (holdBody, error) {
 		short, cancel := context.WithTimeout(ctx, p.jitter(8*time.Millisecond)+time.Millisecond)
 		_, _ = ask(short)
 		cancel()
-		p.run.lostAnswers.Add(1)
+		p.scene.lostAnswers.Add(1)
 	case 1:
 		return pressTwice(ctx, w, ask)
 	}
@@ -245,13 +258,13 @@ func pressTwice(ctx context.Context, w wish, ask func(context.Context) (holdBody
 
 // decide is the moment before paying at which some leave.
 func (p *person) decide(ctx context.Context) (bool, error) {
-	wait(ctx, p.jitter(time.Second))
+	p.pause(ctx, p.scene.pace.decide)
 	switch p.part {
 	case walksAway:
 		p.outcome = leftSeats
 		return true, nil
 	case givesBack:
-		if _, err := p.run.client.call(ctx, http.MethodDelete, "/v1/holds/"+p.holdID, p.token, nil, nil, nil); err != nil {
+		if _, err := p.scene.client.call(ctx, http.MethodDelete, "/v1/holds/"+p.holdID, p.token, nil, nil, nil); err != nil {
 			return false, fmt.Errorf("release: %w", err)
 		}
 		p.outcome = returned

@@ -53,15 +53,13 @@ func (c Config) withDefaults() Config {
 
 // run is one rehearsal.
 type run struct {
-	cfg    Config
-	client *client
-	bank   *http.Client
+	*scene
+	cfg Config
 	// venues are the events, the largest first.
 	venues []*venue
 	people []*person
 
-	holds, conflicts, orders, lostAnswers, entered, done atomic.Int64
-	secondScans                                          atomic.Int64
+	done atomic.Int64
 
 	mu sync.Mutex
 	// owners are by event and seat, codes by code; standing counts by event and tier.
@@ -77,9 +75,9 @@ type run struct {
 // not be carried out; one that fails is a report with Pass false.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
 	cfg = cfg.withDefaults()
-	r := &run{cfg: cfg, client: newClient(cfg.URL, cfg.Patience), owners: map[[2]string]*person{},
-		codes: map[string]*person{}, standing: map[[2]string]int{},
-		bank: &http.Client{Timeout: callTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	r := &run{cfg: cfg, scene: newScene(cfg.URL, cfg.AdminToken, cfg.Patience, cfg.Settle, hurried),
+		owners: map[[2]string]*person{}, codes: map[string]*person{}, standing: map[[2]string]int{}}
+	r.admitted, r.bought = r.recordWait, r.own
 	if err := r.prepare(ctx); err != nil {
 		return nil, err
 	}
@@ -110,29 +108,22 @@ func (r *run) prepare(ctx context.Context) error {
 		var gate struct {
 			Credential string `json:"credential"`
 		}
-		if err := r.admin(ctx, "/v1/admin/events/"+v.event+"/devices", map[string]any{"name": "Rehearsal gate", "settle": "now"}, &gate); err != nil {
+		if err := r.admin(ctx, http.MethodPost, "/v1/admin/events/"+v.event+"/devices", map[string]any{"name": "Rehearsal gate", "settle": "now"}, &gate); err != nil {
 			return fmt.Errorf("register a gate of %s: %w", v.event, err)
 		}
 		v.gate = gate.Credential
 		r.venues = append(r.venues, v)
 		sizes = append(sizes, e.places())
 	}
-	var buyers struct {
-		Buyers []struct {
-			Token string `json:"token"`
-		} `json:"buyers"`
-	}
-	if err := r.admin(ctx, "/v1/admin/buyer-sessions", map[string]any{"count": r.cfg.People}, &buyers); err != nil {
-		return fmt.Errorf("mint buyers: %w", err)
+	tokens, err := r.mint(ctx, r.cfg.People)
+	if err != nil {
+		return err
 	}
 	rng := rand.New(rand.NewPCG(r.cfg.Seed, 1))
 	goes := spread(rng, r.cfg.People, sizes)
-	if len(buyers.Buyers) != r.cfg.People {
-		return fmt.Errorf("asked for %d buyers, got %d", r.cfg.People, len(buyers.Buyers))
-	}
-	for i, b := range buyers.Buyers {
+	for i, token := range tokens {
 		r.people = append(r.people, &person{
-			run: r, venue: r.venues[goes[i]], token: b.Token, part: drawPart(rng), rng: rand.New(rand.NewPCG(r.cfg.Seed, uint64(i)+2)),
+			scene: r.scene, venue: r.venues[goes[i]], token: token, part: drawPart(rng), rng: rand.New(rand.NewPCG(r.cfg.Seed, uint64(i)+2)),
 		})
 	}
 	return nil
@@ -174,21 +165,14 @@ func drawPart(rng *rand.Rand) part {
 	return pays
 }
 
-func (r *run) admin(ctx context.Context, path string, in, out any) error {
-	_, err := r.client.call(ctx, http.MethodPost, path, r.cfg.AdminToken, nil, in, out)
-	return err
-}
-
 // findEvents returns the events to rehearse, the largest first.
 func (r *run) findEvents(ctx context.Context) ([]eventBody, error) {
-	var list struct {
-		Events []eventBody `json:"events"`
-	}
-	if _, err := r.client.call(ctx, http.MethodGet, "/v1/events", "", nil, nil, &list); err != nil {
-		return nil, fmt.Errorf("list events: %w", err)
+	events, err := r.listEvents(ctx)
+	if err != nil {
+		return nil, err
 	}
 	var found []eventBody
-	for _, e := range list.Events {
+	for _, e := range events {
 		if slices.Contains(r.cfg.Events, e.EventID) || len(r.cfg.Events) == 0 && e.Sale == "open" && e.places() > 0 {
 			found = append(found, e)
 		}
@@ -228,20 +212,6 @@ func (r *run) send(ctx context.Context) {
 	watching.Wait()
 }
 
-// watchQueue reads an event's shared document once a second for everybody, as a
-// cache in front of usher would.
-func (r *run) watchQueue(ctx context.Context, v *venue) {
-	for ctx.Err() == nil {
-		var now struct {
-			Serving int64 `json:"serving"`
-		}
-		if _, err := r.client.call(ctx, http.MethodGet, "/v1/events/"+v.event+"/queue/now", "", nil, nil, &now); err == nil {
-			v.serving.Store(now.Serving)
-		}
-		wait(ctx, time.Second)
-	}
-}
-
 func (r *run) reportProgress(ctx context.Context) {
 	for {
 		wait(ctx, 2*time.Second)
@@ -253,7 +223,7 @@ func (r *run) reportProgress(ctx context.Context) {
 	}
 }
 
-func (r *run) admitted(waited time.Duration) {
+func (r *run) recordWait(waited time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.queueWaits = append(r.queueWaits, waited)
@@ -312,7 +282,7 @@ func (r *run) settle(ctx context.Context, rep *Report, before figures) {
 		Violations int             `json:"violations"`
 		Checks     json.RawMessage `json:"checks"`
 	}
-	if err := r.admin(ctx, "/v1/admin/audit", struct{}{}, &audit); err != nil {
+	if err := r.admin(ctx, http.MethodPost, "/v1/admin/audit", struct{}{}, &audit); err != nil {
 		rep.fail("the audit could not be run: %v", err)
 		return
 	}

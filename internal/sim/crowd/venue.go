@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -30,6 +31,8 @@ type tier struct {
 	Kind     string `json:"kind"`
 	Capacity int    `json:"capacity"`
 	Stock    string `json:"stock"`
+	// spare is how many places people may still take.
+	spare int
 }
 
 const (
@@ -55,7 +58,12 @@ type venue struct {
 	states []byte
 	// standing are the tiers without seats; which ones there are does not change.
 	standing []tier
+	// spareSeats is how many seats people may still take.
+	spareSeats int
 }
+
+// noLimit lets people take all there is.
+const noLimit = math.MaxInt
 
 // row is the ordinals and ids of adjacent seats.
 type row struct {
@@ -81,9 +89,10 @@ type snapshotBody struct {
 
 // readVenue reads chart and first picture of an event; one without seats has neither.
 func readVenue(ctx context.Context, c *client, e *eventBody) (*venue, error) {
-	v := &venue{event: e.EventID, queued: e.Queue, limit: e.PurchaseLimit}
+	v := &venue{event: e.EventID, queued: e.Queue, limit: e.PurchaseLimit, spareSeats: noLimit}
 	for _, t := range e.Tiers {
 		if t.Kind == kindStanding {
+			t.spare = noLimit
 			v.standing = append(v.standing, t)
 		}
 	}
@@ -177,6 +186,71 @@ func (v *venue) capacityOf(id string) int {
 	return 0
 }
 
+// open says which kinds of places people may still take here.
+func (v *venue) open() (seats, standing bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.seats > 0 && v.spareSeats > 0, slices.ContainsFunc(v.standing, func(t tier) bool { return t.spare > 0 })
+}
+
+// spare is how many places people may still take.
+func (v *venue) spare() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	n := 0
+	if v.seats > 0 {
+		n = max(0, v.spareSeats)
+	}
+	for _, t := range v.standing {
+		n += max(0, t.spare)
+	}
+	return n
+}
+
+// tiers are the standing ones.
+func (v *venue) tiers() []string {
+	ids := make([]string, len(v.standing))
+	for i := range ids {
+		ids[i] = v.standing[i].ID
+	}
+	return ids
+}
+
+// leaveSeats counts the picture and leaves a share of all seats for others.
+func (v *venue) leaveSeats(share float64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.spareSeats = -int(math.Ceil(share * float64(v.seats)))
+	for i := range v.seats {
+		if v.free(i) {
+			v.spareSeats++
+		}
+	}
+}
+
+// leaveStanding leaves a share of a tier for others.
+func (v *venue) leaveStanding(tier string, free, total int, share float64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for i := range v.standing {
+		if v.standing[i].ID == tier {
+			v.standing[i].spare = free - int(math.Ceil(share*float64(total)))
+		}
+	}
+}
+
+// took counts what somebody holds until the house is counted again.
+func (v *venue) took(h *holdBody) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.spareSeats -= len(h.Seats)
+	for _, i := range h.Items {
+		if n := slices.IndexFunc(v.standing, func(t tier) bool { return t.ID == i.TierID }); n >= 0 {
+			v.standing[n].spare -= i.Quantity
+		}
+	}
+}
+
 // free reports whether the picture shows the seat as available (two bits a seat,
 // first seat highest, 0 is available).
 func (v *venue) free(i int) bool { return v.states[i>>2]>>(6-2*(i&3))&3 == 0 }
@@ -220,7 +294,7 @@ func (v *venue) pickTiers(rng *rand.Rand, n int) []item {
 	defer v.mu.Unlock()
 	var open []string
 	for _, t := range v.standing {
-		if t.Stock != stockSoldOut {
+		if t.Stock != stockSoldOut && t.spare > 0 {
 			open = append(open, t.ID)
 		}
 	}

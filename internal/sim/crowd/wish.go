@@ -34,26 +34,30 @@ const (
 // placesMax is the most places people ask for at once.
 const placesMax = 4
 
-// drawTaste says what a person is after in this house, and how many places.
-func drawTaste(rng *rand.Rand, v *venue) (taste, int) {
-	n := 1 + rng.IntN(placesMax)
+// drawTaste says what a person is after in this house, and how many places. It
+// reports false when people have taken what is meant for them.
+func drawTaste(rng *rand.Rand, v *venue) (t taste, n int, ok bool) {
+	seats, standing := v.open()
+	if !seats && !standing {
+		return 0, 0, false
+	}
+	n = 1 + rng.IntN(placesMax)
 	if v.limit > 0 {
 		n = min(n, v.limit)
 	}
 	switch {
-	case v.seats == 0:
-		return tasteStanding, n
-	case len(v.standing) == 0:
-		if rng.IntN(10) == 0 {
-			return tasteBest, n
-		}
-		return tasteSeats, n
+	case !seats:
+		return tasteStanding, n, true
+	case !standing && rng.IntN(10) == 0:
+		return tasteBest, n, true
+	case !standing:
+		return tasteSeats, n, true
 	}
-	t := taste(rng.IntN(4))
+	t = taste(rng.IntN(4))
 	if t == tasteBoth && n < 2 {
 		t = tasteStanding
 	}
-	return t, n
+	return t, n, true
 }
 
 // wishFor chooses among what looks free. It reports false when nothing does.

@@ -127,6 +127,8 @@ type session struct {
 	store *store
 	from  string
 	to    []string
+	// nobody says that a recipient reads no mails.
+	nobody bool
 }
 
 func (s *session) Mail(from string, _ *smtp.MailOptions) error {
@@ -140,6 +142,9 @@ func (s *session) Rcpt(to string, _ *smtp.RcptOptions) error {
 		return &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 1, 1}, Message: "No such mailbox"}
 	case within(domain, "busy.invalid"):
 		return &smtp.SMTPError{Code: 451, EnhancedCode: smtp.EnhancedCode{4, 3, 0}, Message: "Try again later"}
+	case within(domain, "rehearsal.invalid"):
+		s.nobody = true
+		return nil
 	}
 	s.to = append(s.to, to)
 	return nil
@@ -156,6 +161,9 @@ func (s *session) Data(r io.Reader) error {
 	if err != nil {
 		return err
 	}
+	if s.nobody && len(s.to) == 0 {
+		return nil
+	}
 	if err := s.store.add(s.from, s.to, raw); err != nil {
 		slog.Error("mail not stored", "error", err)
 		return &smtp.SMTPError{Code: 451, EnhancedCode: smtp.EnhancedCode{4, 3, 1}, Message: "Mail could not be stored"}
@@ -163,6 +171,6 @@ func (s *session) Data(r io.Reader) error {
 	return nil
 }
 
-func (s *session) Reset() { s.from, s.to = "", nil }
+func (s *session) Reset() { s.from, s.to, s.nobody = "", nil, false }
 
 func (s *session) Logout() error { return nil }

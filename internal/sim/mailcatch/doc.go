@@ -8,7 +8,9 @@
 // disk, so a power cut may.
 //
 // Senders can be made to fail: a recipient at the domain bounce.invalid (or below
-// it) is refused for good with 550, one at busy.invalid for now with 451.
+// it) is refused for good with 550, one at busy.invalid for now with 451. Mails to rehearsal.invalid, where
+// simulated people are at home, are taken and forgotten: thousands of them would
+// push out the mails that somebody is looking for.
 //
 // A mail is hostile input: it is parsed with bounds, its HTML is shown in a
 // sandboxed frame that runs no script and loads nothing, and every page has a

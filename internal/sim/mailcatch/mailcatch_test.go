@@ -276,6 +276,7 @@ func TestRefusals(t *testing.T) {
 	c := running(t)
 	for to, want := range map[string]int{
 		"ann@bounce.invalid": 550, "ann@a.Bounce.Invalid": 550, "ann@busy.invalid": 451, "ann@notbounce.invalid": 0,
+		"buyer-1@rehearsal.invalid": 0,
 	} {
 		err := trySend(c, to, plain)
 		var reply *textproto.Error
@@ -288,6 +289,7 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%s: %v, want %d", to, err, want)
 		}
 	}
+	// Nobody reads what simulated people get.
 	if got := list(t, c, ""); len(got) != 1 {
 		t.Errorf("%d mails", len(got))
 	}

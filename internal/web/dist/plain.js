@@ -1,0 +1,1 @@
+import{g as e}from"./shared.js";e();

@@ -1,0 +1,1 @@
+var e=`/static/zxing_reader.wasm`;export{e as default};

@@ -1,0 +1,4 @@
+import { start } from '@lib/start'
+import Orders from '../pages/Orders.svelte'
+
+start(Orders)

@@ -1,0 +1,4 @@
+import { start } from '@lib/start'
+import Pay from '../pages/Pay.svelte'
+
+start(Pay)

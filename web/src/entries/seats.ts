@@ -1,0 +1,4 @@
+import { start } from '@lib/start'
+import Seats from '../pages/Seats.svelte'
+
+start(Seats)

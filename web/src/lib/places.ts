@@ -1,0 +1,25 @@
+import { times } from './money'
+import type { Hold, Money, Order, Tier } from './page'
+
+// Line is one line of a hold or an order: a seat by its name, or a number of places.
+export interface Line {
+  key: string
+  name: string
+  tier: string
+  price: Money
+}
+
+// lines are what a hold or an order has, each with what it costs. A tier that is not
+// known is named by its id: an order shows without the event's entry.
+export function lines(of: Pick<Hold | Order, 'seats' | 'items'>, tiers: Tier[] = [], names: Record<string, string> = {}): Line[] {
+  const name = (id: string) => tiers.find(x => x.tierId === id)?.name ?? id
+  return [
+    ...of.seats.toSorted((a, b) => a.seatId.localeCompare(b.seatId, undefined, { numeric: true })).map(s => ({ key: 's' + s.seatId, name: names[s.seatId] ?? s.seatId, tier: name(s.tierId), price: s.price })),
+    ...(of.items ?? []).map(i => ({ key: 't' + i.tierId, name: `${i.quantity} × ${name(i.tierId)}`, tier: '', price: times(i.price, i.quantity) }))
+  ]
+}
+
+// count is how many places there are.
+export function count(of: Pick<Hold | Order, 'seats' | 'items'>): number {
+  return of.seats.length + (of.items ?? []).reduce((sum, i) => sum + i.quantity, 0)
+}

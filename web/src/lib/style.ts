@@ -1,0 +1,2 @@
+import 'virtual:tokens.css'
+import '../app.css'

@@ -1,0 +1,103 @@
+import { newKey } from '@lib/api'
+import type { Problem } from '@lib/page'
+import { Kept, undecided, type Staff } from '../staff/api'
+
+// Redemption is a granted claim as the API answers it.
+export interface Redemption {
+  redemptionId: string
+  ticketId: string
+  eventId: string
+  seatId?: string
+  tierId: string
+  transactionId: string
+  status: 'processing' | 'used'
+  instruction?: string
+  claimedAt: string
+  confirmBy: string
+}
+
+export type Verdict =
+  // admitted: the code is used. earlier says that it was this scan that used it, whose
+  // answer was lost.
+  | { kind: 'admitted'; redemption: Redemption; earlier: boolean }
+  // claimed: somebody has to act and say so.
+  | { kind: 'claimed'; redemption: Redemption }
+  | { kind: 'refused'; problem: Problem }
+  // undecided: no answer; the ticket may or may not be used by this scan.
+  | { kind: 'undecided'; code: string; away: boolean }
+  // signedOut: the device's credential counts no more.
+  | { kind: 'signedOut' }
+
+export type Outcome = 'admitted' | 'failed'
+
+export interface Counts {
+  admitted: number
+  refused: number
+}
+
+// Pending maps a code to the transaction that nobody has answered yet.
+type Pending = Record<string, string>
+
+// Gate claims codes. A scan whose answer was lost keeps its transaction id until it is
+// decided, through reloads too: sending the same one again can admit nobody twice and
+// finds out what became of it.
+export class Gate {
+  private readonly pending: Kept<Pending>
+  private readonly counted: Kept<Counts>
+
+  constructor(private readonly staff: Staff, device: string) {
+    this.pending = new Kept<Pending>('usher.scan.open.' + device, {})
+    this.counted = new Kept<Counts>('usher.scan.counts.' + device, { admitted: 0, refused: 0 })
+  }
+
+  counts(): Counts {
+    return this.counted.read()
+  }
+
+  // open are the codes that are not decided.
+  open(): string[] {
+    return Object.keys(this.pending.read())
+  }
+
+  private count(what: keyof Counts) {
+    const n = this.counted.read()
+    this.counted.write({ ...n, [what]: n[what] + 1 })
+  }
+
+  private close(code: string) {
+    const { [code]: _, ...rest } = this.pending.read()
+    this.pending.write(rest)
+  }
+
+  // claim asks for one code.
+  async claim(code: string): Promise<Verdict> {
+    const known = this.pending.read()
+    const transactionId = known[code] ?? newKey()
+    // Written down before it is sent: a page that dies meanwhile asks with the same one.
+    this.pending.write({ ...known, [code]: transactionId })
+    const r = await this.staff.ask<Redemption>('POST', '/v1/redemptions', { code, transactionId })
+    if (r.status === 401) return { kind: 'signedOut' }
+    if (undecided(r.status)) return { kind: 'undecided', code, away: r.status === 0 }
+    this.close(code)
+    const state = r.body && (r.codeStatus || r.body.status)
+    if (r.body && state === 'used') {
+      this.count('admitted')
+      return { kind: 'admitted', redemption: r.body, earlier: r.replayed }
+    }
+    if (r.body && state === 'processing') return { kind: 'claimed', redemption: r.body }
+    this.count('refused')
+    // A claim that is answered again may have been frozen or cancelled since.
+    return { kind: 'refused', problem: r.problem ?? { type: '', title: '', status: 409, code: 'code_' + state } }
+  }
+
+  // confirm says what was done about a claimed code, until the server has it. It
+  // returns null when no answer came: say it again.
+  async confirm(redemption: Redemption, result: Outcome): Promise<Verdict | null> {
+    const r = await this.staff.ask('POST', `/v1/redemptions/${redemption.redemptionId}/confirm`, { transactionId: redemption.transactionId, result })
+    if (r.status === 401) return { kind: 'signedOut' }
+    if (undecided(r.status)) return null
+    this.count(result === 'admitted' && r.body ? 'admitted' : 'refused')
+    if (r.problem) return { kind: 'refused', problem: r.problem }
+    return { kind: 'admitted', redemption, earlier: false }
+  }
+}

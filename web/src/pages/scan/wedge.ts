@@ -1,0 +1,45 @@
+// Burst tells the typing of a scanner from that of a person: a scanner sends a whole
+// code within a fraction of a second and ends it with Enter.
+export class Burst {
+  private text = ''
+  private last = 0
+
+  // gap is the most time between two keys of a scanner, in milliseconds; cheap radio
+  // scanners take up to fifty. least is the shortest code.
+  constructor(private readonly gap = 80, private readonly least = 6) {}
+
+  // key takes one key at its time and returns the code that it completes, or "".
+  key(key: string, at: number): string {
+    if (at - this.last > this.gap) this.text = ''
+    this.last = at
+    if (key === 'Enter') {
+      const code = this.text
+      this.text = ''
+      return code.length >= this.least ? code : ''
+    }
+    if (key.length === 1) this.text += key
+    return ''
+  }
+}
+
+// onWedge hands over what a keyboard-wedge scanner types, wherever the focus is: the
+// Enter of a scanner presses no button. It returns how to stop.
+export function onWedge(scanned: (code: string) => void): () => void {
+  const burst = new Burst()
+  const down = (e: KeyboardEvent) => {
+    if (e.ctrlKey || e.metaKey || e.altKey || e.isComposing) return
+    const code = burst.key(e.key, e.timeStamp)
+    if (!code) return
+    e.preventDefault()
+    e.stopPropagation()
+    const target = e.target
+    if (target instanceof HTMLInputElement) {
+      // The field has caught the keys, too.
+      target.value = target.value.endsWith(code) ? target.value.slice(0, -code.length) : target.value
+      target.dispatchEvent(new Event('input', { bubbles: true }))
+    }
+    scanned(code)
+  }
+  addEventListener('keydown', down, { capture: true })
+  return () => removeEventListener('keydown', down, { capture: true })
+}

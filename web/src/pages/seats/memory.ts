@@ -1,0 +1,40 @@
+// What a tab remembers over a reload. A browser that keeps nothing only loses
+// comfort: the server has the hold, and the visit.
+import type { Schema } from '@lib/page'
+
+export interface Asked { seatIds?: string[]; items?: Schema['ItemRequest'][]; best?: Schema['BestRequest'] }
+type Admission = Pick<Schema['Admission'], 'admissionToken' | 'expiresAt'>
+
+function read<T>(key: string): T | null {
+  try {
+    return JSON.parse(sessionStorage.getItem(key) ?? 'null') as T | null
+  } catch {
+    return null
+  }
+}
+
+function write(key: string, value: unknown): void {
+  try {
+    sessionStorage.setItem(key, JSON.stringify(value))
+  } catch {
+    // Full, or forbidden.
+  }
+}
+
+function drop(key: string): void {
+  try {
+    sessionStorage.removeItem(key)
+  } catch {
+    // Forbidden.
+  }
+}
+
+// The waiting page leaves the admission here.
+export const admission = (event: string): Admission | null => read('admission:' + event)
+export const keepAdmission = (event: string, a: Admission): void => write('admission:' + event, a)
+export const forgetAdmission = (event: string): void => drop('admission:' + event)
+
+// A request for places that was sent and not answered yet, with its key.
+export const asked = (event: string): (Asked & { idempotencyKey: string }) | null => read('asked:' + event)
+export const keepAsked = (event: string, a: Asked & { idempotencyKey: string }): void => write('asked:' + event, a)
+export const forgetAsked = (event: string): void => drop('asked:' + event)

@@ -1,0 +1,67 @@
+// P16: countdowns show the server's time, whatever the device's clock says.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { makeEvent } from './lib/demo.mjs'
+import { cards } from './lib/people.mjs'
+import { stage, withPeople } from './lib/stage.mjs'
+
+const s = stage()
+const hour = 3_600_000
+
+/** left reads a countdown, in seconds. */
+async function left(page) {
+  const [minutes, seconds] = /(\d+):(\d\d)/.exec(await page.locator('.countdown .face').first().innerText()).slice(1).map(Number)
+  return minutes * 60 + seconds
+}
+
+/** truth is what the server says, read before and after the page: it must lie between. */
+async function agrees(p, path) {
+  const ask = async () => {
+    const { expiresAt, serverTime } = (await p.call('GET', path)).body
+    return (Date.parse(expiresAt) - Date.parse(serverTime)) / 1000
+  }
+  const before = await ask()
+  const shown = await left(p.page)
+  const after = await ask()
+  assert.ok(shown <= before + 2 && shown >= after - 2, `the page shows ${shown} s, the server says ${before} to ${after} s`)
+}
+
+for (const [name, off] of [['an hour ahead', hour], ['an hour behind', -hour]]) {
+  test(`P16: a clock ${name}`, async () => {
+    const event = await makeEvent(s.demo)
+    await withPeople(s, [{}], async p => {
+      await p.page.clock.install({ time: Date.now() + off })
+      await p.signIn(`/events/${event.id}`)
+      await p.openSeats(event)
+      await p.hold('A-1')
+      const { holdId } = (await p.call('GET', `/v1/events/${event.id}/holds`)).body.holds[0]
+      await agrees(p, `/v1/holds/${holdId}`)
+      await p.page.reload()
+      await p.page.getByRole('heading', { name: p.t('yourHolds') }).waitFor()
+      await agrees(p, `/v1/holds/${holdId}`)
+      await p.go(`/orders?lang=${p.lang}`)
+      await p.page.locator('.countdown').first().waitFor()
+      await agrees(p, `/v1/holds/${holdId}`)
+      await p.link(p.t('goOnPaying')).click()
+      await p.toCard()
+      await p.payBy(cards.approved)
+      await p.orderShows('tickets')
+    })
+  })
+}
+
+test('P16: the end of a hold comes by the server, and the page says so', async () => {
+  const event = await makeEvent(s.demo)
+  await withPeople(s, [{}], async p => {
+    await p.page.clock.install({ time: Date.now() - hour })
+    await p.signIn(`/events/${event.id}`)
+    await p.openSeats(event)
+    await p.hold('A-1')
+    // Somebody sets the device's clock while the page is open.
+    await p.page.clock.setSystemTime(Date.now() + 5 * hour)
+    const { holdId } = (await p.call('GET', `/v1/events/${event.id}/holds`)).body.holds[0]
+    await p.page.clock.runFor(5_000)
+    await p.page.getByRole('heading', { name: p.t('yourHolds') }).waitFor()
+    assert.equal((await p.call('GET', `/v1/holds/${holdId}`)).body.status, 'held', 'a live hold is not dropped')
+  })
+})
