@@ -5,7 +5,7 @@ import { page, type Money } from './page'
 export function payHref(holdId: string, amount: Money): string {
   const back = `${location.origin}/pay/${holdId}`
   if (amount.amountMinor === 0 || !page.cardPage) return back
-  return `${page.cardPage}?mode=redirect&return_url=${encodeURIComponent(back)}`
+  return `${page.cardPage}?mode=redirect&lang=${page.lang}&return_url=${encodeURIComponent(back)}`
 }
 
 // payKey is the idempotency key of paying for a hold with a card. It is made of what
