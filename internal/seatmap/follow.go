@@ -269,13 +269,38 @@ func (f *follower) read(ctx context.Context) error {
 	return nil
 }
 
-// tried tells whoever waits for the first picture how the attempt ended.
+// loaded returns the current view, waiting for the first one.
+func (f *follower) loaded(ctx context.Context) (*view, error) {
+	for {
+		f.mu.Lock()
+		f.used = time.Now()
+		attempt := f.attempt
+		f.mu.Unlock()
+		if v := f.view.Load(); v != nil {
+			return v, nil
+		}
+		select {
+		case <-attempt.done:
+			if attempt.err != nil {
+				return nil, attempt.err
+			}
+		case <-ctx.Done():
+			return nil, errAway(ctx.Err())
+		}
+	}
+}
+
+// tried tells whoever waits for the first picture how the attempt ended. The
+// last attempt of a follower that has ended stays: whoever got hold of the
+// follower just before and asks just after hears it, too.
 func (f *follower) tried(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.attempt.err = err
 	close(f.attempt.done)
-	f.attempt = &attempt{done: make(chan struct{})}
+	if !f.ended {
+		f.attempt = &attempt{done: make(chan struct{})}
+	}
 }
 
 // publish makes the picture's state the published one, if it differs, and hands

@@ -203,23 +203,8 @@ func (h *Hub) loaded(ctx context.Context, event usher.EventID) (*follower, *view
 	if err != nil {
 		return nil, nil, err
 	}
-	for {
-		f.mu.Lock()
-		f.used = time.Now()
-		attempt := f.attempt
-		f.mu.Unlock()
-		if v := f.view.Load(); v != nil {
-			return f, v, nil
-		}
-		select {
-		case <-attempt.done:
-			if attempt.err != nil {
-				return nil, nil, attempt.err
-			}
-		case <-ctx.Done():
-			return nil, nil, errAway(ctx.Err())
-		}
-	}
+	v, err := f.loaded(ctx)
+	return f, v, err
 }
 
 // follower returns the event's follower, starting it.

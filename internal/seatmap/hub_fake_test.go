@@ -494,6 +494,29 @@ func TestNoFirstPicture(t *testing.T) {
 	})
 }
 
+// Between getting a follower and asking it, it may have found that there is no
+// such event, or the hub may have closed: the answer is that, and not a wait.
+func TestFollowerEndedMeanwhile(t *testing.T) {
+	for name, want := range map[string]usher.Code{"no event": usher.CodeNotFound, "closed": usher.CodeUnavailable} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, HubConfig{}, func(t *testing.T, h *Hub, home *fakeHome) {
+				home.set(func() { home.err = usher.Errorf(want, "so it is") })
+				f, err := h.follower(testEvent)
+				if err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if want == usher.CodeUnavailable {
+					h.Close()
+				}
+				if _, err := f.loaded(t.Context()); usher.CodeOf(err) != want {
+					t.Errorf("told %v", err)
+				}
+			})
+		})
+	}
+}
+
 // The picture is read anew, and readers are told, when it cannot simply go on.
 func TestReload(t *testing.T) {
 	for name, disturb := range map[string]func(*fakeHome){
