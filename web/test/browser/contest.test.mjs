@@ -16,17 +16,20 @@ test('the one who is later hears it, with seats instead, and takes those', async
       await p.seat('A-3').click()
     }
     // The second press is on its way while the first is decided.
-    let go = null
-    const decided = new Promise(resolve => (go = resolve))
+    let leave = null, go = null
+    const left = new Promise(resolve => (leave = resolve)), decided = new Promise(resolve => (go = resolve))
     await second.page.route(`**/v1/events/${event.id}/holds`, async route => {
-      if (route.request().method() === 'POST') await decided
+      if (route.request().method() === 'POST') {
+        leave()
+        await decided
+      }
       await route.continue()
     })
-    const pressed = second.button(second.t('hold')).click()
+    await second.button(second.t('hold')).click()
+    await left
     await first.button(first.t('hold')).click()
     await first.page.getByRole('heading', { name: first.t('yourHolds') }).waitFor()
     go()
-    await pressed
     await second.page.getByText(second.t('taken.title')).waitFor()
     await second.accessible()
     await second.fits()

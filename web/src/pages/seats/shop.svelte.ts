@@ -206,10 +206,15 @@ export class Shop {
     this.lookTimer = window.setTimeout(() => void this.look(), (this.standing.length ? 5000 : 12_000) * (0.85 + 0.3 * Math.random()))
   }
 
+  // moves counts what was held and given back here: an answer that was on its way
+  // meanwhile may tell of before.
+  private moves = 0
+
   private async myHolds(): Promise<number> {
+    const moves = this.moves
     const r = await call<{ holds: Hold[] }>('GET', api + '/holds')
     if (r.status === 401) toSignIn()
-    if (r.body) {
+    if (r.body && !this.busy && this.moves === moves) {
       this.paying = r.body.holds.find(h => h.status === 'payment_pending') ?? null
       const held = r.body.holds.find(h => h.status === 'held')
       if (held) this.held(held)
@@ -378,6 +383,7 @@ export class Shop {
   private held(h: Hold): void {
     clock.sync(h.serverTime)
     memory.forgetAsked(data.eventId)
+    this.moves++
     this.hold = h
     this.picked = []
     this.counts = {}
@@ -414,6 +420,7 @@ export class Shop {
   }
 
   private free(): void {
+    this.moves++
     this.hold = null
     this.feed?.refresh()
     void this.look()

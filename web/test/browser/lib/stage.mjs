@@ -28,9 +28,16 @@ export async function withPeople(s, options, fn) {
     await fn(...people)
   } catch (e) {
     failure = e
-    const where = people.map(p => p.page.url()).join(', ')
-    e.message += `\n(at ${where}; complaints: ${people.flatMap(p => p.problems).join('; ') || 'none'})`
+    // The runner prints the stack.
+    for (const p of people) e.stack += `\n    at ${p.page.url()}, which says: ${await shown(p.page)}`
+    e.stack += `\n    complaints: ${people.flatMap(p => p.problems).join('; ') || 'none'}`
   }
   for (const p of people) await p.leave().catch(e => (failure ??= e))
   if (failure) throw failure
+}
+
+/** shown is the beginning of what a page says. */
+async function shown(page) {
+  const text = await page.locator('body').innerText({ timeout: 2000 }).catch(() => '(nothing)')
+  return text.replace(/\s+/g, ' ').slice(0, 1500)
 }
