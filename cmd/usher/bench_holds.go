@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"time"
 
 	"usher"
 	"usher/internal/bench"
@@ -14,22 +15,23 @@ import (
 type benchHoldsCmd struct {
 	benchTarget `embed:""`
 
-	Seconds      float64 `help:"How long each phase measures." default:"10"`
-	Seats        int     `help:"Seats of each event." default:"50000"`
-	SeatsPerHold int     `help:"Seats of each hold." default:"1"`
-	Conflict     float64 `help:"Share of holds that ask for seats that are taken." default:"0.2"`
-	Clients      int     `help:"Callers that wait for answers at once, at the store level." default:"512"`
-	Events       int     `help:"Events that the callers are spread over, at the store level." default:"1"`
-	Processes    int     `help:"Independent ledgers with pools of their own, at the store level: to the database they are as many processes." default:"1"`
-	Rate         float64 `help:"Holds a second offered over HTTP." default:"2750"`
-	Buyers       int     `help:"Accounts that ask over HTTP; more where so few would meet the limit per account." default:"1000"`
-	Only         string  `help:"Measure one level only: store or http." enum:",store,http" default:""`
-	JSON         bool    `help:"Print the figures as one JSON object on the last line."`
+	Seconds      float64       `help:"How long each phase measures." default:"10"`
+	Seats        int           `help:"Seats of each event." default:"50000"`
+	SeatsPerHold int           `help:"Seats of each hold." default:"1"`
+	Conflict     float64       `help:"Share of holds that ask for seats that are taken." default:"0.2"`
+	Clients      int           `help:"Callers that wait for answers at once, at the store level." default:"512"`
+	Events       int           `help:"Events that the callers are spread over, at the store level." default:"1"`
+	Processes    int           `help:"Independent ledgers with pools of their own, at the store level: to the database they are as many processes." default:"1"`
+	Rate         float64       `help:"Holds a second offered over HTTP." default:"2750"`
+	HoldTime     time.Duration `help:"How long a hold lasts over HTTP, in whole seconds. A short one makes stock last: as many lapse as are placed. A longer one needs the seats." default:"2s"`
+	Buyers       int           `help:"Accounts that ask over HTTP; more where so few would meet the limit per account." default:"1000"`
+	Only         string        `help:"Measure one level only: store or http." enum:",store,http" default:""`
+	JSON         bool          `help:"Print the figures as one JSON object on the last line."`
 }
 
 func (c *benchHoldsCmd) sane() bool {
 	return c.SeatsPerHold >= 1 && c.SeatsPerHold <= usher.PlacesMax && c.Seats >= 100*c.SeatsPerHold && c.Conflict >= 0 && c.Conflict <= 0.9 &&
-		c.Seconds > 0 && c.Rate > 0 && c.Buyers >= 1 && c.Events >= 1 && c.Events <= 1000 && c.Processes >= 1 && c.Processes <= 16 &&
+		c.Seconds > 0 && c.Rate > 0 && c.Buyers >= 1 && c.HoldTime >= time.Second && c.Events >= 1 && c.Events <= 1000 && c.Processes >= 1 && c.Processes <= 16 &&
 		c.Clients >= c.Events*c.Processes
 }
 
@@ -62,7 +64,7 @@ func (c *benchHoldsCmd) Run(p *process) error {
 		}
 		defer stop()
 		fmt.Fprintf(p.stderr, "over HTTP: %.0f holds a second for %.0f s\n", c.Rate, c.Seconds)
-		if err := bench.HoldsHTTP(p.ctx, target, bench.HTTPConfig{HoldsConfig: cfg, Rate: c.Rate, Buyers: c.Buyers}, &res); err != nil {
+		if err := bench.HoldsHTTP(p.ctx, target, bench.HTTPConfig{HoldsConfig: cfg, Rate: c.Rate, Buyers: c.Buyers, HoldTime: c.HoldTime}, &res); err != nil {
 			return fmt.Errorf("bench over HTTP: %w", err)
 		}
 	}

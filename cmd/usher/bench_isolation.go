@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"time"
 
 	"usher/internal/bench"
 )
@@ -12,23 +13,24 @@ import (
 type benchIsolationCmd struct {
 	benchTarget `embed:""`
 
-	Rate     float64 `help:"Holds per second offered to the busy event." default:"2150"`
-	Conflict float64 `help:"Share of those that ask for seats that are taken." default:"0.05"`
-	Beside   float64 `help:"Joins, and holds, per second of the event beside it." default:"50"`
-	Seconds  float64 `help:"How long to measure, alone and again beside the busy one." default:"10"`
-	Seats    int     `help:"Seats of each event." default:"50000"`
-	JSON     bool    `help:"Print the figures as one JSON object on the last line."`
+	Rate     float64       `help:"Holds per second offered to the busy event." default:"2150"`
+	Conflict float64       `help:"Share of those that ask for seats that are taken." default:"0.05"`
+	Beside   float64       `help:"Joins, and holds, per second of the event beside it." default:"50"`
+	Seconds  float64       `help:"How long to measure, alone and again beside the busy one." default:"10"`
+	Seats    int           `help:"Seats of each event." default:"50000"`
+	HoldTime time.Duration `help:"How long seats are held, in whole seconds. One shorter than the measurement has as many holds lapse as are placed." default:"4m"`
+	JSON     bool          `help:"Print the figures as one JSON object on the last line."`
 }
 
 // Run measures and prints.
 func (c *benchIsolationCmd) Run(p *process) error {
-	if c.Rate <= 0 || c.Beside <= 0 || c.Seconds <= 0 || c.Seats < 100 || c.Conflict < 0 || c.Conflict > 0.9 {
+	if c.Rate <= 0 || c.Beside <= 0 || c.Seconds <= 0 || c.Seats < 100 || c.HoldTime < time.Second || c.Conflict < 0 || c.Conflict > 0.9 {
 		return errBenchUsage("isolation")
 	}
 	return onServer(p, c.benchTarget, c.JSON, func(ctx context.Context, t bench.Target) (bench.IsolationResult, error) {
 		fmt.Fprintf(p.stderr, "an event alone for %.0f s, then beside one that %.0f holds/s are offered to\n", c.Seconds, c.Rate)
 		return bench.Isolation(ctx, t, bench.IsolationConfig{
-			Seconds: c.Seconds, Rate: c.Rate, ConflictShare: c.Conflict, Beside: c.Beside, Seats: c.Seats,
+			Seconds: c.Seconds, Rate: c.Rate, ConflictShare: c.Conflict, Beside: c.Beside, Seats: c.Seats, HoldTime: c.HoldTime,
 		})
 	}, func(r bench.IsolationResult) error { return printIsolation(p.stdout, r) })
 }

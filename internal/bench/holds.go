@@ -89,11 +89,12 @@ func (c HoldsConfig) events(first usher.EventID) []usher.EventID {
 func (c HoldsConfig) length() time.Duration { return time.Duration(c.Seconds * float64(time.Second)) }
 
 const (
-	// holdTime is short, so that stock lasts: what is held lapses and is freed.
-	holdTime = 2 * time.Second
-	// warmUpMax is when holds lapse as fast as they are placed, and whatever piled up
-	// behind cold connections is gone: from then on a second is like the next.
-	warmUpMax = holdTime + 2*time.Second
+	// shortHold makes stock last: what is held lapses and is freed, as fast as it is
+	// placed.
+	shortHold = 2 * time.Second
+	// warmUpMax is when short holds lapse as fast as they are placed, and whatever
+	// piled up behind cold connections is gone: from then on a second is like the next.
+	warmUpMax = shortHold + 2*time.Second
 	benchTier = "standard"
 )
 
@@ -245,7 +246,7 @@ func (g groups) mean(before groups) float64 {
 func measureHolds(ctx context.Context, events []usher.EventID, cfg HoldsConfig, c contender, begin, end func()) (*measurement, error) {
 	pickers := make([]*picker, len(events))
 	for i := range events {
-		pickers[i] = newPicker(cfg.Seats, cfg.SeatsPerHold, cfg.ConflictShare, holdTime, uint64(events[i]))
+		pickers[i] = newPicker(cfg.Seats, cfg.SeatsPerHold, cfg.ConflictShare, shortHold, uint64(events[i]))
 	}
 	m := newMeasurement(cfg.length())
 	ctx, cancel := m.within(ctx)

@@ -13,6 +13,9 @@ type HTTPConfig struct {
 	HoldsConfig
 	// Rate is the holds offered per second, conflicts included.
 	Rate float64
+	// HoldTime is how long a hold lasts, in whole seconds: stock that is held longer
+	// than the measurement lasts has to be enough for all of it.
+	HoldTime time.Duration
 	// Buyers is the least number of accounts that ask in turn. There are more where
 	// so few would meet usher's limit per account.
 	Buyers int
@@ -21,7 +24,7 @@ type HTTPConfig struct {
 // HoldsHTTP offers holds to a server at a fixed rate, whatever it answers, and
 // fills in the HTTP figures. Latency counts from the moment a request was due.
 func HoldsHTTP(ctx context.Context, t Target, cfg HTTPConfig, res *HoldsResult) error {
-	s, err := openSale(ctx, t, hall{seats: cfg.Seats, holdFor: holdTime}, cfg.SeatsPerHold, max(cfg.Buyers, buyersFor(cfg.Rate, cfg.length())))
+	s, err := openSale(ctx, t, hall{seats: cfg.Seats, holdFor: cfg.HoldTime}, cfg.SeatsPerHold, max(cfg.Buyers, buyersFor(cfg.Rate, cfg.length())))
 	if err != nil {
 		return err
 	}

@@ -45,8 +45,9 @@ type IsolationConfig struct {
 	Rate, ConflictShare float64
 	// Beside is the joins, and the holds, per second of the other event.
 	Beside float64
-	// Seats of each event.
-	Seats int
+	// Seats of each event, and how long they are held, in whole seconds.
+	Seats    int
+	HoldTime time.Duration
 }
 
 func (c IsolationConfig) length() time.Duration {
@@ -56,7 +57,7 @@ func (c IsolationConfig) length() time.Duration {
 // Isolation measures one event twice: alone, and beside another one at its peak.
 func Isolation(ctx context.Context, t Target, cfg IsolationConfig) (IsolationResult, error) {
 	res := IsolationResult{Scenario: "isolation", Seconds: cfg.Seconds, BusyOfferedPerSecond: cfg.Rate}
-	h := hall{seats: cfg.Seats, holdFor: holdTime}
+	h := hall{seats: cfg.Seats, holdFor: cfg.HoldTime}
 	busy, err := openSale(ctx, t, h, 1, 2*buyersFor(cfg.Rate, cfg.length()))
 	if err != nil {
 		return res, err

@@ -20,7 +20,7 @@ func open(ctx context.Context, url string, poolSize int) (*pg.Homes, error) {
 // prepare opens pools and sets up events of its own for a phase.
 func prepare(ctx context.Context, url string, events []usher.EventID, poolSize, seats int) (*pg.Homes, usher.Rules, error) {
 	rules := usher.DefaultRules("TWD")
-	rules.Sale, rules.AdmissionRequired, rules.HoldTime, rules.PayMargin, rules.PurchaseLimit = usher.SaleOpen, false, holdTime, 0, 1000
+	rules.Sale, rules.AdmissionRequired, rules.HoldTime, rules.PayMargin, rules.PurchaseLimit = usher.SaleOpen, false, shortHold, 0, 1000
 	homes, err := open(ctx, url, poolSize)
 	if err != nil {
 		return nil, rules, err

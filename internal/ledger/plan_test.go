@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -24,7 +25,7 @@ var hot = []string{
 }
 
 // Hot statements go by whole keys: as generic plans, on empty tables that nobody
-// analysed, and after 100,000 rows that nobody analysed either.
+// analysed, and after many rows, live and not, that nobody analysed either.
 func TestHotPlans(t *testing.T) {
 	h := newHall(t, 1, nil)
 	sqls := ledgerStatements(t)
@@ -47,10 +48,20 @@ func TestHotPlans(t *testing.T) {
 	check("empty")
 	h.exec(h.pool, `SET LOCAL statement_timeout = 0; INSERT INTO seat_inventory (event_id, seat_id, tier_id, price_version)
 		SELECT 7, 'X' || i, 'gold', 1 FROM generate_series(1, 100000) i`)
-	h.exec(h.pool, `SET LOCAL statement_timeout = 0; INSERT INTO hold (hold_id, event_id, account_id, status, expires_at, seat_ids, tier_ids, price_version, amount_minor, currency,
-			idempotency_key, request_digest, created_at, ended_at, places)
-		SELECT gen_random_uuid(), 7, gen_random_uuid(), 'released', now(), '{A}', '{gold}', 1, 1, 'TWD', 'k' || i, '\x00', now(), now(), 1
-		FROM generate_series(1, 100000) i`)
+	// Few accounts: their indexes are then smaller than those by time, and tempt.
+	hold := func(status, ended string, n int) {
+		h.exec(h.pool, fmt.Sprintf(`SET LOCAL statement_timeout = 0; INSERT INTO hold (hold_id, event_id, account_id, status, expires_at, seat_ids, tier_ids, price_version,
+			amount_minor, currency, idempotency_key, request_digest, created_at, ended_at, places)
+			SELECT gen_random_uuid(), 7, md5((i %% 50)::text)::uuid, '%s', now() + i * interval '1 ms' + interval '10 minutes', '{A}', '{gold}', 1, 1, 'TWD', gen_random_uuid()::text, '\x00', now(), %s, 1
+			FROM generate_series(1, %d) i`, status, ended, n))
+	}
+	for range 12 {
+		hold("held", "NULL", 50)
+	}
+	check("600 live holds")
+	hold("held", "NULL", 20_000)
+	check("20,000 live holds")
+	hold("released", "now()", 100_000)
 	check("100,000 rows")
 	h.exec(h.pool, `TRUNCATE seat_inventory`)
 }

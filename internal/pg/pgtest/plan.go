@@ -11,8 +11,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// keyInFilter matches a key that is compared only after the row was fetched.
-var keyInFilter = regexp.MustCompile(`\b(\w+_id|bucket|number|turn|idempotency_key|code) = `)
+// keyInFilter matches a key, or a time that is due, that is compared only after the
+// row was fetched.
+var keyInFilter = regexp.MustCompile(`\b(\w+_id|bucket|number|turn|idempotency_key|code) = |\b(\w+_at|\w+_until) <=? `)
 
 // WantKeyed fails the test unless the statement's generic plan finds every row by
 // its whole key: no table is scanned, hashed or merged, and no key is compared only
@@ -27,6 +28,12 @@ func WantKeyed(t testing.TB, conn *pgx.Conn, when, name, sql string, small ...st
 		t.Errorf("prepare %s: %v", name, err)
 		return
 	}
+	// Or the next stage would be shown this one's plan.
+	defer func() {
+		if err := conn.Deallocate(t.Context(), name); err != nil {
+			t.Errorf("forget %s: %v", name, err)
+		}
+	}()
 	nulls := strings.TrimSuffix(strings.Repeat("NULL,", len(st.ParamOIDs)), ",")
 	if nulls != "" {
 		nulls = "(" + nulls + ")"

@@ -108,7 +108,8 @@ CREATE TABLE hold (
     request_digest  bytea       NOT NULL,
     created_at      timestamptz NOT NULL,
     ended_at        timestamptz,
-    CONSTRAINT hold_key UNIQUE (event_id, account_id, idempotency_key),
+    -- By the account first: not to be taken for what is due in an event.
+    CONSTRAINT hold_key UNIQUE (account_id, event_id, idempotency_key),
     CONSTRAINT hold_state CHECK (
         CASE status
             WHEN 'held' THEN ended_at IS NULL
@@ -120,7 +121,7 @@ CREATE TABLE hold (
         END)
 ) WITH (fillfactor = 80);
 CREATE INDEX hold_due ON hold (event_id, expires_at) WHERE status = 'held';
-CREATE INDEX hold_live ON hold (event_id, account_id) WHERE status IN ('held', 'payment_pending');
+CREATE INDEX hold_live ON hold (event_id, account_id) WHERE status IN ('held', 'payment_pending') AND account_id IS NOT NULL;
 CREATE INDEX hold_pending ON hold (event_id, grace_until) WHERE status = 'payment_pending';
 
 -- From which buckets a hold's places without names come. Never changed.
