@@ -142,7 +142,7 @@ async function pictures() {
     await p.page.getByLabel(p.t('desk.key')).press('Enter')
     await p.page.getByText(demo.events[0].name).first().waitFor()
     await p.page.evaluate(hash => (location.hash = hash), arena)
-    await p.page.getByRole('heading', { name: p.t('live.people') }).waitFor()
+    await p.page.getByText(p.t('live.people'), { exact: true }).waitFor()
     // The plots need some time to plot.
     await until('a plot', async () => (await p.page.locator('canvas').count()) > 0)
     const began = Date.now()
