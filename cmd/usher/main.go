@@ -119,6 +119,9 @@ const (
 )
 
 func exitCode(err error) int {
+	if errors.Is(err, context.Canceled) {
+		return exitFailed
+	}
 	switch usher.CodeOf(err) {
 	case usher.CodeUnavailable, usher.CodeBusy, usher.CodeUnknown:
 		return exitMissing

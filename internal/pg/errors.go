@@ -64,8 +64,8 @@ func IsData(err error) bool {
 }
 
 // Unavailable turns an error that means "the database is not there, or not
-// writable, or too slow now" into a CodeUnavailable that wraps it; every other
-// error is returned as it is.
+// writable, or too slow now, or this process stops" into a CodeUnavailable that
+// wraps it; every other error is returned as it is.
 func Unavailable(err error) error {
 	if err == nil {
 		return nil
@@ -95,5 +95,5 @@ func isUnavailable(err error) bool {
 		return false
 	}
 	return errors.As(err, &ne) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
-		errors.Is(err, context.DeadlineExceeded) || pgconn.Timeout(err) || pgconn.SafeToRetry(err)
+		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || pgconn.Timeout(err) || pgconn.SafeToRetry(err)
 }

@@ -3,6 +3,7 @@ package pg_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -158,6 +159,13 @@ func TestUnavailable(t *testing.T) {
 	} {
 		if err := pg.Unavailable(state(s)); usher.CodeOf(err) != code {
 			t.Errorf("%s: %v", s, err)
+		}
+	}
+	// Who asked, or the process, was gone, or time was over, before it was done.
+	for _, cause := range []error{context.Canceled, context.DeadlineExceeded} {
+		err := pg.Unavailable(fmt.Errorf("read: %w", cause))
+		if usher.CodeOf(err) != usher.CodeUnavailable || !errors.Is(err, cause) {
+			t.Errorf("%v: %v", cause, err)
 		}
 	}
 	if pg.Unavailable(nil) != nil || usher.CodeOf(pg.Unavailable(usher.Errorf(usher.CodeNotFound, "x"))) != usher.CodeNotFound {

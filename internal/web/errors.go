@@ -147,8 +147,7 @@ func (p *Problem) GetHeaders() http.Header {
 }
 
 // problemOf turns any error into the problem that a client may see. An uncoded
-// error is internal, and so is text that only a log should carry; but what ended
-// because a process stops, or took too long, is asked for again.
+// error is internal, and so is text that only a log should carry.
 func problemOf(err error) *Problem {
 	var p *Problem
 	if errors.As(err, &p) {
@@ -157,9 +156,6 @@ func problemOf(err error) *Problem {
 	var coded *usher.Error
 	if !errors.As(err, &coded) {
 		coded = &usher.Error{Code: usher.CodeInternal}
-		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-			coded = &usher.Error{Code: usher.CodeUnavailable, Message: "temporarily unavailable", RetryAfter: 2 * time.Second}
-		}
 	}
 	k := kindOf(coded.Code)
 	p = &Problem{

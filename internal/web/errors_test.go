@@ -1,11 +1,9 @@
 package web
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -40,17 +38,6 @@ func TestEveryCodeHasAStatus(t *testing.T) {
 	}
 	if Status("no such code") != 500 {
 		t.Error("an unlisted code is no internal error")
-	}
-}
-
-// What ended because a process stops is no fault of the program: whoever asked is
-// told to ask again.
-func TestCutOffIsUnavailable(t *testing.T) {
-	for _, cause := range []error{context.Canceled, context.DeadlineExceeded} {
-		p := problemOf(fmt.Errorf("begin payment: %w", cause))
-		if p.Status != http.StatusServiceUnavailable || p.Code != usher.CodeUnavailable || p.retryAfter <= 0 {
-			t.Errorf("%v: %d %s, after %v", cause, p.Status, p.Code, p.retryAfter)
-		}
 	}
 }
 
