@@ -108,8 +108,7 @@ CREATE TABLE hold (
     request_digest  bytea       NOT NULL,
     created_at      timestamptz NOT NULL,
     ended_at        timestamptz,
-    -- By the account first: not to be taken for what is due in an event.
-    CONSTRAINT hold_key UNIQUE (account_id, event_id, idempotency_key),
+    CONSTRAINT hold_key UNIQUE (event_id, account_id, idempotency_key),
     CONSTRAINT hold_state CHECK (
         CASE status
             WHEN 'held' THEN ended_at IS NULL
