@@ -46,6 +46,9 @@ func errBenchUsage(scenario string) error {
 	return usher.Errorf(usher.CodeInvalidRequest, "nothing can be measured like that: see usher bench %s --help", scenario)
 }
 
+// wholeSeconds reports a time that rules can have: they count in seconds.
+func wholeSeconds(d time.Duration) bool { return d >= time.Second && d%time.Second == 0 }
+
 // benchFolder makes a folder for what a measurement starts; remove takes it away.
 func benchFolder() (dir string, remove func(), err error) {
 	if dir, err = os.MkdirTemp("", "usher-bench-"); err != nil {

@@ -31,7 +31,7 @@ type benchHoldsCmd struct {
 
 func (c *benchHoldsCmd) sane() bool {
 	return c.SeatsPerHold >= 1 && c.SeatsPerHold <= usher.PlacesMax && c.Seats >= 100*c.SeatsPerHold && c.Conflict >= 0 && c.Conflict <= 0.9 &&
-		c.Seconds > 0 && c.Rate > 0 && c.Buyers >= 1 && c.HoldTime >= time.Second && c.Events >= 1 && c.Events <= 1000 && c.Processes >= 1 && c.Processes <= 16 &&
+		c.Seconds > 0 && c.Rate > 0 && c.Buyers >= 1 && wholeSeconds(c.HoldTime) && c.Events >= 1 && c.Events <= 1000 && c.Processes >= 1 && c.Processes <= 16 &&
 		c.Clients >= c.Events*c.Processes
 }
 

@@ -24,7 +24,7 @@ type benchIsolationCmd struct {
 
 // Run measures and prints.
 func (c *benchIsolationCmd) Run(p *process) error {
-	if c.Rate <= 0 || c.Beside <= 0 || c.Seconds <= 0 || c.Seats < 100 || c.HoldTime < time.Second || c.Conflict < 0 || c.Conflict > 0.9 {
+	if c.Rate <= 0 || c.Beside <= 0 || c.Seconds <= 0 || c.Seats < 100 || !wholeSeconds(c.HoldTime) || c.Conflict < 0 || c.Conflict > 0.9 {
 		return errBenchUsage("isolation")
 	}
 	return onServer(p, c.benchTarget, c.JSON, func(ctx context.Context, t bench.Target) (bench.IsolationResult, error) {

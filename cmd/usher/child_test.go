@@ -10,8 +10,10 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"usher"
+	"usher/internal/pg"
 )
 
 // runUsherEnv makes the test binary be usher, so that tests can start, kill and
@@ -120,9 +122,18 @@ func TestExitCodes(t *testing.T) {
 		usher.Errorf(usher.CodeNotFound, "x"):    exitRefused,
 		io.EOF:                                   exitFailed,
 		context.DeadlineExceeded:                 exitFailed,
+		pg.Unavailable(context.Canceled):         exitFailed,
 	} {
 		if got := exitCode(err); got != want {
 			t.Errorf("%v exits with %d, want %d", err, got, want)
+		}
+	}
+}
+
+func TestWholeSeconds(t *testing.T) {
+	for d, want := range map[time.Duration]bool{0: false, -time.Second: false, 500 * time.Millisecond: false, 2500 * time.Millisecond: false, time.Second: true, 4 * time.Minute: true} {
+		if wholeSeconds(d) != want {
+			t.Errorf("%s: %v", d, !want)
 		}
 	}
 }
