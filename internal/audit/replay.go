@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -48,16 +47,19 @@ type entry struct {
 			Sold      int    `json:"sold"`
 			Version   int64  `json:"version"`
 		} `json:"buckets"`
-		Seats []struct {
-			Seat    string     `json:"seatId"`
-			From    string     `json:"from"`
-			To      string     `json:"to"`
-			Version int64      `json:"version"`
-			Hold    string     `json:"holdId"`
-			Order   string     `json:"orderId"`
-			Expires *time.Time `json:"expiresAt"`
-		} `json:"seats"`
+		Moves []seatMove `json:"moves"`
 	}
+}
+
+// seatMove is what happened alike to several seats; the n-th version is the n-th
+// seat's after it.
+type seatMove struct {
+	From     string   `json:"from"`
+	To       string   `json:"to"`
+	Hold     string   `json:"holdId"`
+	Order    string   `json:"orderId"`
+	Seats    []string `json:"seatIds"`
+	Versions []int64  `json:"versions"`
 }
 
 // replay plays an event's outbox from the beginning and compares the end with
@@ -114,18 +116,24 @@ func replay(ctx context.Context, pool reader, event usher.EventID) ([]Violation,
 
 func (e *entry) play(at map[string]seatPosition, report func(subject, format string, args ...any)) {
 	own := e.kind == "hold_expired" || e.kind == "hold_released"
-	for _, c := range e.payload.Seats {
-		was, moved := at[c.Seat]
-		if !moved {
-			was.status = "available"
+	for _, m := range e.payload.Moves {
+		if len(m.Versions) != len(m.Seats) {
+			report(fmt.Sprintf("entry %d", e.seq), "moves %d seats to %d versions", len(m.Seats), len(m.Versions))
+			continue
 		}
-		if was.status != c.From || was.version+1 != c.Version {
-			report(c.Seat, "entry %d moves it from %s (version %d), it was %s (version %d)", e.seq, c.From, c.Version-1, was.status, was.version)
+		for i, id := range m.Seats {
+			was, moved := at[id]
+			if !moved {
+				was.status = "available"
+			}
+			if was.status != m.From || was.version+1 != m.Versions[i] {
+				report(id, "entry %d moves it from %s (version %d), it was %s (version %d)", e.seq, m.From, m.Versions[i]-1, was.status, was.version)
+			}
+			if own && (was.hold != uuidText(e.payload.Hold) || m.From != "held" || m.To != "available") {
+				report(id, "entry %d (%s of %s) changed a seat of %s from %s to %s", e.seq, e.kind, e.payload.Hold, was.hold, m.From, m.To)
+			}
+			at[id] = seatPosition{m.To, m.Versions[i], uuidText(m.Hold), uuidText(m.Order)}
 		}
-		if own && (was.hold != uuidText(e.payload.Hold) || c.From != "held" || c.To != "available") {
-			report(c.Seat, "entry %d (%s of %s) changed a seat of %s from %s to %s", e.seq, e.kind, e.payload.Hold, was.hold, c.From, c.To)
-		}
-		at[c.Seat] = seatPosition{c.To, c.Version, uuidText(c.Hold), uuidText(c.Order)}
 	}
 }
 

@@ -477,4 +477,8 @@ func TestReaderOfTypes(t *testing.T) {
 	if cursor < last {
 		t.Errorf("cursor at %d, the last entry it wanted is %d", cursor, last)
 	}
+	reader.Types = append(reader.Types, ledger.EntryHoldPlaced)
+	if err := h.RunReader(t.Context(), reader); err == nil {
+		t.Error("a reader of entries that have no index runs")
+	}
 }

@@ -84,11 +84,39 @@ func TestDueHoldsByIndex(t *testing.T) {
 	}
 }
 
+// A reader of orders does not wade through a sale's holds.
+func TestTypesByIndex(t *testing.T) {
+	h := newHall(t, 1, nil)
+	h.exec(h.pool, `INSERT INTO outbox (event_id, seq, operation_id, aggregate_id, type, cause, payload, created_at)
+		SELECT 7, 1000 + i, gen_random_uuid(), '', 'hold_placed', '', '{}', now() FROM generate_series(1, 20000) i`)
+	sql := strings.NewReplacer("$1", "7", "$2", "0", "$3", "30000", "$4", `'{order_captured}'`, "$5", "500").Replace(ledgerStatements(t)["sqlReadTypes"])
+	rows, err := h.pool.Query(t.Context(), "EXPLAIN "+sql)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := strings.Join(plan, "\n"); !strings.Contains(text, "using outbox_but_holds") {
+		t.Errorf("entries of orders are found so:\n%s", text)
+	}
+	h.exec(h.pool, `TRUNCATE outbox`)
+}
+
 // ledgerStatements reads the package's SQL constants.
 func ledgerStatements(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}
-	f, err := parser.ParseFile(token.NewFileSet(), "sql.go", nil, 0)
+	for _, file := range []string{"sql.go", "reader.go"} {
+		readConstants(t, file, out)
+	}
+	return out
+}
+
+func readConstants(t *testing.T, file string, out map[string]string) {
+	t.Helper()
+	f, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,5 +130,4 @@ func ledgerStatements(t *testing.T) map[string]string {
 		}
 		return true
 	})
-	return out
 }

@@ -3,7 +3,6 @@ package ledger
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -232,7 +231,7 @@ func collectEntries(rows pgx.Rows, event usher.EventID) ([]Entry, error) {
 		var raw []byte
 		e.Event = event
 		if err = row.Scan(&e.Seq, &e.Command, &e.Aggregate, &e.Type, &e.Cause, &raw, &e.At); err == nil {
-			err = json.Unmarshal(raw, &e.Payload)
+			e.Payload, err = restorePayload(raw)
 		}
 		return e, err
 	})

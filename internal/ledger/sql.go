@@ -260,7 +260,7 @@ WITH f AS (
 ), published AS (
     INSERT INTO outbox (event_id, seq, operation_id, aggregate_id, type, cause, payload, created_at)
     SELECT $1, f.seq - $4 + u.ord, u.operation_id, u.aggregate_id, u.type, u.cause, u.payload, $5
-    FROM f, unnest($6::uuid[], $7::text[], $8::text[], $9::text[], $10::jsonb[])
+    FROM f, unnest($6::uuid[], $7::text[], $8::text[], $9::text[], $10::json[])
         WITH ORDINALITY u(operation_id, aggregate_id, type, cause, payload, ord)
     RETURNING 1
 )

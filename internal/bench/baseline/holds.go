@@ -184,14 +184,15 @@ func (h *Holds) lock(ctx context.Context, tx pgx.Tx, account usher.AccountID, se
 func (h *Holds) write(ctx context.Context, tx pgx.Tx, account usher.AccountID, seats []usher.SeatID, key string, digest []byte, l look) error {
 	id, expires := usher.NewHoldID(h.Event), l.now.Add(h.Rules.HoldTime)
 	tiers := make([]string, len(l.seats))
-	changes := make([]map[string]any, len(l.seats))
+	versions := make([]int64, len(l.seats))
 	var amount int64
 	for i, s := range l.seats {
 		tiers[i] = s.tier
 		amount += s.amount
-		changes[i] = map[string]any{"seatId": s.id, "from": s.status, "to": "held", "version": s.version + 1, "holdId": id, "expiresAt": expires}
+		versions[i] = s.version + 1
 	}
-	payload, err := json.Marshal(map[string]any{"accountId": account, "holdId": id, "seats": changes})
+	move := map[string]any{"from": l.seats[0].status, "to": "held", "holdId": id, "expiresAt": expires, "seatIds": seats, "versions": versions}
+	payload, err := json.Marshal(map[string]any{"accountId": account, "holdId": id, "moves": []any{move}})
 	if err != nil {
 		return err
 	}
