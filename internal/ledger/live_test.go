@@ -1,18 +1,13 @@
 package ledger_test
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"usher"
 	"usher/internal/ledger"
+	"usher/internal/pg/pgtest"
 )
 
 // A look tells holds, payments and what is overdue apart, and other events' apart
@@ -60,28 +55,11 @@ func TestLiveByIndex(t *testing.T) {
 			idempotency_key, request_digest, created_at, ended_at, places)
 		SELECT gen_random_uuid(), 7, gen_random_uuid(), 'released', now(), '{A}', '{gold}', 1, 1, 'TWD', 'k' || i, '\x00', now(), now(), 1
 		FROM generate_series(1, 20000) i`)
-	f, err := parser.ParseFile(token.NewFileSet(), "live.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
+	for name, sql := range statementsOf(t, "live.go") {
+		text := pgtest.Explain(t, h.pool, strings.NewReplacer("$1", "7", "$2", "10000").Replace(sql))
+		if strings.Contains(text, "Seq Scan") {
+			t.Errorf("%s:\n%s", name, text)
+		}
 	}
-	ast.Inspect(f, func(n ast.Node) bool {
-		v, ok := n.(*ast.ValueSpec)
-		if !ok || !strings.HasPrefix(v.Names[0].Name, "sql") {
-			return true
-		}
-		sql, _ := strconv.Unquote(v.Values[0].(*ast.BasicLit).Value)
-		rows, err := h.pool.Query(t.Context(), "EXPLAIN "+strings.NewReplacer("$1", "7", "$2", "10000").Replace(sql))
-		if err != nil {
-			t.Fatal(err)
-		}
-		plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if text := strings.Join(plan, "\n"); strings.Contains(text, "Seq Scan") {
-			t.Errorf("%s:\n%s", v.Names[0].Name, text)
-		}
-		return true
-	})
 	h.exec(h.pool, `DELETE FROM hold`)
 }

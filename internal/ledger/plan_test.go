@@ -5,12 +5,11 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/jackc/pgx/v5"
 
 	"usher/internal/pg/pgtest"
 )
@@ -70,15 +69,7 @@ func TestHotPlans(t *testing.T) {
 func TestDueHoldsByIndex(t *testing.T) {
 	h := newHall(t, 1, nil)
 	sql := strings.NewReplacer("$1", "7", "$2", "256").Replace(ledgerStatements(t)["sqlDueHolds"])
-	rows, err := h.pool.Query(t.Context(), "EXPLAIN "+sql)
-	if err != nil {
-		t.Fatal(err)
-	}
-	plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := strings.Join(plan, "\n")
+	text := pgtest.Explain(t, h.pool, sql)
 	if !strings.Contains(text, "using hold_due") || !regexp.MustCompile(`Index Cond: .*expires_at`).MatchString(text) {
 		t.Errorf("due holds are found so:\n%s", text)
 	}
@@ -90,39 +81,32 @@ func TestTypesByIndex(t *testing.T) {
 	h.exec(h.pool, `INSERT INTO outbox (event_id, seq, operation_id, aggregate_id, type, cause, payload, created_at)
 		SELECT 7, 1000 + i, gen_random_uuid(), '', 'hold_placed', '', '{}', now() FROM generate_series(1, 20000) i`)
 	sql := strings.NewReplacer("$1", "7", "$2", "0", "$3", "30000", "$4", `'{order_captured}'`, "$5", "500").Replace(ledgerStatements(t)["sqlReadTypes"])
-	rows, err := h.pool.Query(t.Context(), "EXPLAIN "+sql)
-	if err != nil {
-		t.Fatal(err)
-	}
-	plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if text := strings.Join(plan, "\n"); !strings.Contains(text, "using outbox_but_holds") {
+	if text := pgtest.Explain(t, h.pool, sql); !strings.Contains(text, "using outbox_but_holds") {
 		t.Errorf("entries of orders are found so:\n%s", text)
 	}
 	h.exec(h.pool, `TRUNCATE outbox`)
 }
 
-// ledgerStatements reads the package's SQL constants.
+// ledgerStatements reads the SQL constants of the ledger's hot path and of its
+// outbox readers.
 func ledgerStatements(t *testing.T) map[string]string {
 	t.Helper()
-	out := map[string]string{}
-	for _, file := range []string{"sql.go", "reader.go"} {
-		readConstants(t, file, out)
-	}
+	out := statementsOf(t, "sql.go")
+	maps.Copy(out, statementsOf(t, "reader.go"))
 	return out
 }
 
-func readConstants(t *testing.T, file string, out map[string]string) {
+// statementsOf reads the SQL constants of one file of the package, by name.
+func statementsOf(t *testing.T, file string) map[string]string {
 	t.Helper()
+	out := map[string]string{}
 	f, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ast.Inspect(f, func(n ast.Node) bool {
 		v, ok := n.(*ast.ValueSpec)
-		if !ok || len(v.Values) != 1 {
+		if !ok || len(v.Values) != 1 || !strings.HasPrefix(v.Names[0].Name, "sql") {
 			return true
 		}
 		if lit, ok := v.Values[0].(*ast.BasicLit); ok {
@@ -130,4 +114,5 @@ func readConstants(t *testing.T, file string, out map[string]string) {
 		}
 		return true
 	})
+	return out
 }

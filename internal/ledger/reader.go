@@ -62,8 +62,8 @@ ORDER BY seq LIMIT $5`
 )
 
 // RunReader runs the reader on every shard until ctx ends. Several processes may
-// run the same reader: per event one of them works at a time.
-// It fails at once for a reader that names types of holds.
+// run the same reader: per event one of them works at a time. It fails at once for
+// a reader that names types of holds.
 func (l *Ledger) RunReader(ctx context.Context, r Reader) error {
 	for _, t := range r.Types {
 		if t == EntryHoldPlaced || t == EntryHoldReleased || t == EntryHoldExpired {

@@ -30,7 +30,7 @@ type storedMove struct {
 	Versions  []int64          `json:"versions"`
 }
 
-func store(p Payload) storedPayload {
+func storePayload(p Payload) storedPayload {
 	out := storedPayload{Payload: p}
 	for _, c := range p.Seats {
 		if n := len(out.Moves); n == 0 || !out.Moves[n-1].like(c) {
@@ -47,7 +47,7 @@ func (m *storedMove) like(c SeatChange) bool {
 	return m.From == c.From && m.To == c.To && m.Hold == c.Hold && m.Order == c.Order && sameTime
 }
 
-// restorePayload reads what store has made.
+// restorePayload reads what storePayload has made.
 func restorePayload(raw []byte) (Payload, error) {
 	var in storedPayload
 	if err := json.Unmarshal(raw, &in); err != nil {

@@ -32,7 +32,7 @@ func TestStoredPayload(t *testing.T) {
 			Account: usher.NewAccountID(), Hold: rapid.SampledFrom(holds).Draw(t, "of"), Order: rapid.SampledFrom(orders).Draw(t, "order of"),
 			Seats: rapid.SliceOfN(change, 0, 8).Draw(t, "seats"),
 		}
-		raw, err := json.Marshal(store(p))
+		raw, err := json.Marshal(storePayload(p))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +56,7 @@ func TestStoredPayloadIsShort(t *testing.T) {
 		copied := at // each seat has a pointer of its own
 		p.Seats = append(p.Seats, SeatChange{Seat: id, From: usher.SeatAvailable, To: usher.SeatHeld, Version: 1, Hold: p.Hold, ExpiresAt: &copied})
 	}
-	if got := store(p).Moves; len(got) != 1 || len(got[0].Seats) != 6 {
+	if got := storePayload(p).Moves; len(got) != 1 || len(got[0].Seats) != 6 {
 		t.Errorf("%+v", got)
 	}
 }

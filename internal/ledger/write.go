@@ -265,7 +265,7 @@ func (s *state) queueFence(b *writeBatch) {
 		column(rows, func(e *Entry) string { return e.Aggregate }),
 		column(rows, func(e *Entry) string { return string(e.Type) }),
 		column(rows, func(e *Entry) string { return e.Cause }),
-		column(rows, func(e *Entry) []byte { return mustJSON(store(e.Payload)) }))
+		column(rows, func(e *Entry) []byte { return mustJSON(storePayload(e.Payload)) }))
 	q.QueryRow(func(row pgx.Row) error {
 		var seq *int64
 		var published int

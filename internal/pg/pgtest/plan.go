@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // keyInFilter matches a key, or a time that is due, that is compared only after the
@@ -80,6 +81,25 @@ SELECT c.relname, i.indnkeyatts FROM pg_catalog.pg_index i JOIN pg_catalog.pg_cl
 		t.Fatalf("read indexes: %v", err)
 	}
 	return keys
+}
+
+// Explain returns the plan of a statement without parameters as text, one line per
+// node or detail. Options stand between EXPLAIN's brackets; without any it is not run.
+func Explain(t testing.TB, pool *pgxpool.Pool, sql string, options ...string) string {
+	t.Helper()
+	explain := "EXPLAIN "
+	if len(options) > 0 {
+		explain += "(" + strings.Join(options, ", ") + ") "
+	}
+	rows, err := pool.Query(t.Context(), explain+sql)
+	if err != nil {
+		t.Fatalf("explain: %v", err)
+	}
+	plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatalf("explain: %v", err)
+	}
+	return strings.Join(plan, "\n")
 }
 
 // planNode is what is looked at of EXPLAIN's answer.

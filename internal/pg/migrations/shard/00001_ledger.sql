@@ -243,8 +243,8 @@ CREATE TABLE outbox (
     PRIMARY KEY (event_id, seq)
 );
 
--- For readers that want orders only: a sale writes a hundred entries of holds for
--- each of an order, and those are not in here.
+-- For readers that want orders only: most entries of a sale are of holds, and those
+-- are not in here.
 CREATE INDEX outbox_but_holds ON outbox (event_id, seq) WHERE type NOT IN ('hold_placed', 'hold_released', 'hold_expired');
 
 CREATE TABLE outbox_cursor (
