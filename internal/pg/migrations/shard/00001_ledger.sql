@@ -238,14 +238,10 @@ CREATE TABLE outbox (
     aggregate_id text        NOT NULL,
     type         text        NOT NULL,
     cause        text        NOT NULL,
-    payload      json        NOT NULL,
+    payload      jsonb       NOT NULL,
     created_at   timestamptz NOT NULL,
     PRIMARY KEY (event_id, seq)
 );
-
--- For readers that want orders only: most entries of a sale are of holds, and those
--- are not in here.
-CREATE INDEX outbox_but_holds ON outbox (event_id, seq) WHERE type NOT IN ('hold_placed', 'hold_released', 'hold_expired');
 
 CREATE TABLE outbox_cursor (
     reader     text        NOT NULL,
