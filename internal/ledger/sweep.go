@@ -75,7 +75,9 @@ type shardSweep struct {
 	ledger *Ledger
 	shard  pg.Shard
 	wg     *sync.WaitGroup
-	// logged is when holds were last reported as overdue.
+	// late is whether the sweep before found holds overdue; logged is when that was
+	// last reported.
+	late   bool
 	logged time.Time
 }
 
@@ -108,7 +110,8 @@ func (w *shardSweep) run(ctx context.Context) error {
 }
 
 // report sets the metrics of the backlog before it is freed, and tells an
-// operator when holds stay that should have been freed long ago.
+// operator when holds stay that should have been freed long ago. What the first
+// sweep after a rest of the whole system finds, it is about to free: that is no news.
 func (w *shardSweep) report(ctx context.Context, due []overdue) {
 	var worst overdue
 	var holds int64
@@ -121,7 +124,10 @@ func (w *shardSweep) report(ctx context.Context, due []overdue) {
 	number := strconv.Itoa(int(w.shard.Number))
 	w.ledger.metrics.backlog.WithLabelValues(number).Set(float64(holds))
 	w.ledger.metrics.oldest.WithLabelValues(number).Set(worst.oldest)
-	if worst.oldest < overdueLimit.Seconds() || !w.logged.IsZero() && time.Since(w.logged) < overdueLogEvery {
+	late := worst.oldest >= overdueLimit.Seconds()
+	stay := late && w.late
+	w.late = late
+	if !stay || !w.logged.IsZero() && time.Since(w.logged) < overdueLogEvery {
 		return
 	}
 	w.logged = time.Now()

@@ -48,6 +48,7 @@ type world struct {
 	checkout *fakeCheckout
 	redeem   *fakeRedemption
 	catalog  *fakeCatalog
+	charts   *fakeCharts
 	log      *strings.Builder
 	reg      *prometheus.Registry
 }
@@ -55,7 +56,7 @@ type world struct {
 func newWorld(t *testing.T, change ...func(*web.Config)) *world {
 	t.Helper()
 	w := &world{
-		accounts: &fakeAccounts{}, rooms: &fakeRooms{}, seats: &fakeSeats{}, ledger: &fakeLedger{}, checkout: &fakeCheckout{}, redeem: &fakeRedemption{}, catalog: &fakeCatalog{},
+		accounts: &fakeAccounts{}, rooms: &fakeRooms{}, seats: &fakeSeats{}, ledger: &fakeLedger{}, checkout: &fakeCheckout{}, redeem: &fakeRedemption{}, catalog: &fakeCatalog{}, charts: &fakeCharts{},
 		log: &strings.Builder{}, reg: prometheus.NewRegistry(),
 	}
 	cfg := web.Config{PublicURL: "http://127.0.0.1", Version: "test"}
@@ -64,12 +65,25 @@ func newWorld(t *testing.T, change ...func(*web.Config)) *world {
 	}
 	w.server = web.New(cfg, web.Deps{
 		Accounts: w.accounts, Rooms: w.rooms, Ledger: w.ledger, Checkout: w.checkout, Redemption: w.redeem,
-		Seats: w.seats, Charts: struct{ web.Charts }{}, Catalog: w.catalog,
+		Seats: w.seats, Charts: w.charts, Catalog: w.catalog,
 		Ready: func(context.Context) error { return nil }, Gatherer: w.reg,
 	}, slog.New(slog.NewJSONHandler(&lockedWriter{w: w.log}, nil)), w.reg)
 	w.Server = httptest.NewServer(w.server)
 	t.Cleanup(w.Close)
 	return w
+}
+
+// fakeCharts has one chart, or cannot be read.
+type fakeCharts struct {
+	web.Charts
+	chart *seatmap.Chart
+}
+
+func (f *fakeCharts) ByHash(_ context.Context, hash string) (*seatmap.Chart, error) {
+	if f.chart == nil || hash != f.chart.Hash() {
+		return nil, usher.Errorf(usher.CodeUnavailable, "the chart cannot be read")
+	}
+	return f.chart, nil
 }
 
 type fakeAccounts struct {

@@ -110,7 +110,7 @@ func (s *Server) placeHold(ctx context.Context, in *placeHoldInput) (*holdOutput
 		// A visit with a live hold is not idle before the hold's deadline.
 		s.deps.Rooms.Touch(session, h.ExpiresAt)
 	}
-	return &holdOutput{Replayed: replayed(h.Replayed), Time: h.Now.UTC(), Body: holdViewOf(h)}, nil
+	return &holdOutput{Replayed: replayed(h.Replayed), Time: h.Now.UTC(), Body: s.holdView(ctx, h)}, nil
 }
 
 // idMax is the most bytes of a usher.SeatID and a usher.TierID.
@@ -177,7 +177,7 @@ func (s *Server) listHolds(ctx context.Context, in *eventInput) (*holdsOutput, e
 	out := &holdsOutput{}
 	out.Body.Holds = make([]holdView, 0, len(holds))
 	for _, h := range holds {
-		out.Body.Holds = append(out.Body.Holds, liveHoldView(h))
+		out.Body.Holds = append(out.Body.Holds, s.liveHoldView(ctx, h))
 	}
 	return out, nil
 }
@@ -187,7 +187,7 @@ func (s *Server) getHold(ctx context.Context, in *holdInput) (*holdOutput, error
 	if err != nil {
 		return nil, err
 	}
-	return &holdOutput{Time: h.Now.UTC(), Body: liveHoldView(h)}, nil
+	return &holdOutput{Time: h.Now.UTC(), Body: s.liveHoldView(ctx, h)}, nil
 }
 
 // ownHold reads a hold of the account that asks. Somebody else's hold and one
@@ -225,12 +225,12 @@ func (s *Server) releaseHold(ctx context.Context, in *holdInput) (*holdOutput, e
 	if err != nil {
 		return nil, err
 	}
-	return &holdOutput{Time: h.Now.UTC(), Body: liveHoldView(h)}, nil
+	return &holdOutput{Time: h.Now.UTC(), Body: s.liveHoldView(ctx, h)}, nil
 }
 
 // liveHoldView is a hold as it stands now, with the time of this reading.
-func liveHoldView(h ledger.Hold) holdView {
-	v := holdViewOf(h)
+func (s *Server) liveHoldView(ctx context.Context, h ledger.Hold) holdView {
+	v := s.holdView(ctx, h)
 	now := h.Now.UTC()
 	v.ServerTime = &now
 	return v

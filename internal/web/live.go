@@ -21,7 +21,7 @@ type liveView struct {
 	EventID    usher.EventID     `json:"eventId"`
 	Sale       saleStatus        `json:"sale" enum:"scheduled,open,paused,closed,cancelled,unavailable"`
 	Queue      *queueStatusView  `json:"queue,omitempty" doc:"The queue now; missing for events without one, and while the room is away"`
-	Admission  admissionLimit    `json:"admission,omitempty" enum:"rate,shopFull,nobodyWaits,stopped,notOpen,noLeader,homeAway" doc:"What bounds admission now. rate: the set rate. shopFull: as many shoppers and called turns as activeMax allows. nobodyWaits: everybody was called. stopped: the rate or the cap is 0. notOpen: the queue's phase. noLeader: no process calls people. homeAway: the event's home does not answer"`
+	Admission  admissionLimit    `json:"admission,omitempty" enum:"rate,keepsUp,shopFull,nobodyWaits,stopped,notOpen,noLeader,homeAway" doc:"What bounds admission now. rate: the set rate. keepsUp: nothing, who waits is called within a second. shopFull: as many shoppers and called turns as activeMax allows. nobodyWaits: everybody was called. stopped: the rate or the cap is 0. notOpen: the queue's phase. noLeader: no process calls people. homeAway: the event's home does not answer"`
 	Holds      liveHoldsView     `json:"holds"`
 	Decisions  liveDecisionsView `json:"decisions"`
 	Payments   livePaymentsView  `json:"payments"`
@@ -88,6 +88,7 @@ const (
 	limitRate     admissionLimit = "rate"
 	limitShopFull admissionLimit = "shopFull"
 	limitNobody   admissionLimit = "nobodyWaits"
+	limitKeepsUp  admissionLimit = "keepsUp"
 	limitStopped  admissionLimit = "stopped"
 	limitNotOpen  admissionLimit = "notOpen"
 	limitNoLeader admissionLimit = "noLeader"
@@ -109,6 +110,9 @@ func limitOf(st waitingroom.Status) admissionLimit {
 		return limitNobody
 	case *st.Active+st.Called+st.AtDoor >= int64(st.ActiveMax):
 		return limitShopFull
+	case float64(st.Waiting) <= st.RatePerSecond:
+		// Whoever waits is called within the second.
+		return limitKeepsUp
 	}
 	return limitRate
 }

@@ -117,6 +117,7 @@ func TestAdmissionLimit(t *testing.T) {
 		"noLeader":    func(s *waitingroom.Status) { s.Led = false },
 		"stopped":     func(s *waitingroom.Status) { s.RatePerSecond = 0 },
 		"nobodyWaits": func(s *waitingroom.Status) { s.Waiting = 0 },
+		"keepsUp":     func(s *waitingroom.Status) { s.Waiting = 10 },
 		"shopFull":    func(s *waitingroom.Status) { s.ActiveMax = 50 },
 	} {
 		t.Run(want, func(t *testing.T) {

@@ -53,6 +53,7 @@ type ticketView struct {
 	EventID   usher.EventID    `json:"eventId"`
 	OrderID   usher.OrderID    `json:"orderId"`
 	SeatID    usher.SeatID     `json:"seatId,omitempty" doc:"Missing for a place without a seat"`
+	SeatName  *seatName        `json:"seatName,omitempty"`
 	TierID    usher.TierID     `json:"tierId"`
 	TierName  string           `json:"tierName,omitempty" doc:"Missing while the event's entry cannot be read"`
 	Code      string           `json:"code" doc:"Opens the gate: keep it secret"`
@@ -124,7 +125,7 @@ func (s *Server) checkOut(ctx context.Context, in *checkoutInput) (*checkoutOutp
 		return nil, err
 	}
 	o := result.Order
-	return &checkoutOutput{Replayed: replayed(o.Replayed), Time: o.Now.UTC(), Body: orderViewOf(o)}, nil
+	return &checkoutOutput{Replayed: replayed(o.Replayed), Time: o.Now.UTC(), Body: s.orderView(ctx, o)}, nil
 }
 
 func (s *Server) listOrders(ctx context.Context, in *eventInput) (*ordersOutput, error) {
@@ -135,7 +136,7 @@ func (s *Server) listOrders(ctx context.Context, in *eventInput) (*ordersOutput,
 	out := &ordersOutput{}
 	out.Body.Orders = make([]orderView, 0, len(orders))
 	for _, o := range orders {
-		out.Body.Orders = append(out.Body.Orders, orderViewOf(o))
+		out.Body.Orders = append(out.Body.Orders, s.orderView(ctx, o))
 	}
 	return out, nil
 }
@@ -145,7 +146,7 @@ func (s *Server) getOrder(ctx context.Context, in *orderInput) (*orderOutput, er
 	if err != nil {
 		return nil, err
 	}
-	return &orderOutput{Time: o.Now.UTC(), Body: orderViewOf(o)}, nil
+	return &orderOutput{Time: o.Now.UTC(), Body: s.orderView(ctx, o)}, nil
 }
 
 func (s *Server) returnToOrder(ctx context.Context, in *orderInput) (*orderOutput, error) {
@@ -163,7 +164,7 @@ func (s *Server) returnToOrder(ctx context.Context, in *orderInput) (*orderOutpu
 	if err != nil {
 		return nil, err
 	}
-	return &orderOutput{Time: result.Order.Now.UTC(), Body: orderViewOf(result.Order)}, nil
+	return &orderOutput{Time: result.Order.Now.UTC(), Body: s.orderView(ctx, result.Order)}, nil
 }
 
 func errNoOrder() error { return usher.Errorf(usher.CodeNotFound, "no such order") }
@@ -196,13 +197,13 @@ func (s *Server) listTickets(ctx context.Context, in *orderInput) (*ticketsOutpu
 	if err != nil {
 		return nil, err
 	}
-	names := s.tierNames(ctx, in.OrderID.Event())
+	names, chart := s.tierNames(ctx, in.OrderID.Event()), s.chartOf(ctx, in.OrderID.Event())
 	out := &ticketsOutput{}
 	out.Body.Tickets = make([]ticketView, 0, len(tickets))
 	for _, t := range tickets {
 		out.Body.Tickets = append(out.Body.Tickets, ticketView{
-			TicketID: t.ID, EventID: t.Event, OrderID: t.Order, SeatID: t.Seat, TierID: t.Tier, TierName: names[t.Tier], Code: t.Code,
-			Status: t.Status, Cancelled: t.Cancelled, IssuedAt: t.IssuedAt.UTC(), UsedAt: utc(t.UsedAt),
+			TicketID: t.ID, EventID: t.Event, OrderID: t.Order, SeatID: t.Seat, SeatName: nameOf(chart, t.Seat), TierID: t.Tier, TierName: names[t.Tier],
+			Code: t.Code, Status: t.Status, Cancelled: t.Cancelled, IssuedAt: t.IssuedAt.UTC(), UsedAt: utc(t.UsedAt),
 		})
 	}
 	return out, nil

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"fmt"
 	"html/template"
 	"maps"
 	"net/http"
@@ -16,7 +15,6 @@ import (
 
 	"usher"
 	"usher/internal/catalog"
-	"usher/internal/ledger"
 )
 
 // pagePolicy is the security policy of the pages: their own files and nothing else.
@@ -276,16 +274,15 @@ func toSignIn(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/sign-in?next="+url.QueryEscape(r.URL.RequestURI()), http.StatusSeeOther)
 }
 
-// orderPage shows one order. Its script reads the order; the event and the names of
-// the seats are nice to have, and the order shows without them.
+// orderPage shows one order. Its script reads the order; the event is nice to have,
+// and the order shows without it.
 func (s *Server) orderPage(w http.ResponseWriter, r *http.Request) {
 	var order usher.OrderID
 	if err := order.UnmarshalText([]byte(r.PathValue("orderId"))); err != nil {
 		s.showError(w, r, err)
 		return
 	}
-	session, err := s.session(r)
-	if usher.CodeOf(err) == usher.CodeUnauthenticated {
+	if _, err := s.session(r); usher.CodeOf(err) == usher.CodeUnauthenticated {
 		toSignIn(w, r)
 		return
 	}
@@ -293,31 +290,8 @@ func (s *Server) orderPage(w http.ResponseWriter, r *http.Request) {
 	v.Data["orderId"] = order
 	if e, err := s.publicEvent(r.Context(), order.Event()); err == nil {
 		v.Data["event"] = s.eventViewOf(r.Context(), e)
-		if o, err := s.deps.Ledger.Order(r.Context(), order); err == nil && o.Account == session.Account {
-			v.Data["seatNames"] = s.seatNames(r.Context(), e, o.Seats, v)
-		}
 	}
 	s.show(w, r, http.StatusOK, "app.html", v)
-}
-
-// seatNames words seats as the chart does; none where it cannot be read.
-func (s *Server) seatNames(ctx context.Context, e catalog.Event, seats []ledger.Seat, v view) map[usher.SeatID]string {
-	if e.Chart == "" || len(seats) == 0 {
-		return nil
-	}
-	chart, err := s.deps.Charts.ByHash(ctx, e.Chart)
-	if err != nil {
-		s.log.WarnContext(ctx, "chart cannot be read", "chart", e.Chart, "error", err)
-		return nil
-	}
-	names := map[usher.SeatID]string{}
-	for _, seat := range seats {
-		if n, ok := chart.Ordinal(seat.ID); ok {
-			row := chart.RowOf(n)
-			names[seat.ID] = fmt.Sprintf(v.T("placeName"), row.Section, row.Label, chart.Seat(n).Label)
-		}
-	}
-	return names
 }
 
 // showTime words a time in an event's zone, and names the zone: a reader

@@ -16,6 +16,7 @@ import (
 	"usher/internal/checkout"
 	"usher/internal/ledger"
 	"usher/internal/redemption"
+	"usher/internal/seatmap"
 	"usher/internal/waitingroom"
 	"usher/internal/web"
 )
@@ -239,6 +240,32 @@ func TestHoldAnswers(t *testing.T) {
 	}
 	if !strings.Contains(w.logText(), "relation hold does not exist") {
 		t.Error("the cause of an internal error is not logged")
+	}
+}
+
+// A hold, an order and a ticket say where a seat is as the venue's signs do; by its id
+// alone where the chart cannot be read.
+func TestSeatNames(t *testing.T) {
+	w := newWorld(t)
+	chart := seatmap.Club()
+	w.charts.chart, w.catalog.chart = chart, chart.Hash()
+	seat, row := chart.Seat(3), chart.RowOf(3)
+	held := []ledger.Seat{{ID: seat.ID, Tier: seat.Tier, Price: usher.Money{AmountMinor: 120000, Currency: "TWD"}}, {ID: "gone", Tier: seat.Tier}}
+	h, o := someHold(alice), someOrder(alice)
+	h.Seats, o.Seats = held, held
+	w.ledger.holds = map[usher.HoldID]ledger.Hold{h.ID: h}
+	w.ledger.orders = map[usher.OrderID]ledger.Order{o.ID: o}
+	w.redeem.tickets = []redemption.Ticket{{ID: usher.NewTicketID(event), Event: event, Order: o.ID, Seat: seat.ID, Tier: seat.Tier, Status: usher.CodeUnused}}
+	name := fmt.Sprintf(`ame":{"section":%q,"row":%q,"seat":%q}`, row.Section, row.Label, seat.Label)
+	for _, path := range []string{"/v1/holds/" + h.ID.String(), "/v1/orders/" + o.ID.String(), "/v1/orders/" + o.ID.String() + "/tickets"} {
+		w.charts.chart = chart
+		if a := w.do(t, "GET", path, aliceToken, ""); a.status != 200 || strings.Count(a.body, name) != 1 {
+			t.Errorf("%s: %d %s lacks %s once", path, a.status, a.body, name)
+		}
+		w.charts.chart = nil
+		if a := w.do(t, "GET", path, aliceToken, ""); a.status != 200 || strings.Contains(a.body, `"section"`) || !strings.Contains(a.body, string(seat.ID)) {
+			t.Errorf("%s without the chart: %d %s", path, a.status, a.body)
+		}
 	}
 }
 

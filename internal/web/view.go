@@ -1,11 +1,13 @@
 package web
 
 import (
+	"context"
 	"time"
 
 	"usher"
 	"usher/internal/checkout"
 	"usher/internal/ledger"
+	"usher/internal/seatmap"
 )
 
 // The shapes of answers. Times are UTC; ids are text; money is minor units.
@@ -13,8 +15,17 @@ import (
 // seatView is one place of a hold or an order.
 type seatView struct {
 	SeatID usher.SeatID `json:"seatId"`
+	Name   *seatName    `json:"name,omitempty"`
 	TierID usher.TierID `json:"tierId"`
 	Price  usher.Money  `json:"price"`
+}
+
+// seatName is where a seat is, as the venue's signs say it. It is missing where the
+// chart cannot be read: the seat's id says it, too.
+type seatName struct {
+	Section string `json:"section"`
+	Row     string `json:"row"`
+	Seat    string `json:"seat"`
 }
 
 // itemView is a quantity of a tier without seats; Price is for one place.
@@ -60,21 +71,21 @@ type orderView struct {
 	ServerTime    time.Time              `json:"serverTime"`
 }
 
-func holdViewOf(h ledger.Hold) holdView {
+func (s *Server) holdView(ctx context.Context, h ledger.Hold) holdView {
 	return holdView{
 		HoldID:     h.ID,
 		EventID:    h.Event,
 		Status:     h.Status,
 		ExpiresAt:  h.ExpiresAt.UTC(),
 		GraceUntil: utc(h.GraceUntil),
-		Seats:      seatViews(h.Seats),
+		Seats:      s.seatViews(ctx, h.Event, h.Seats),
 		Items:      itemViews(h.Items),
 		Amount:     h.Amount,
 		OrderID:    h.Order,
 	}
 }
 
-func orderViewOf(o ledger.Order) orderView {
+func (s *Server) orderView(ctx context.Context, o ledger.Order) orderView {
 	return orderView{
 		OrderID:       o.ID,
 		HoldID:        o.Hold,
@@ -83,7 +94,7 @@ func orderViewOf(o ledger.Order) orderView {
 		PaymentStatus: checkout.StatusOf(o),
 		NextAction:    checkout.NextActionOf(o),
 		Amount:        o.Amount,
-		Seats:         seatViews(o.Seats),
+		Seats:         s.seatViews(ctx, o.Event, o.Seats),
 		Items:         itemViews(o.Items),
 		CreatedAt:     o.CreatedAt.UTC(),
 		ConfirmedAt:   utc(o.ConfirmedAt),
@@ -96,12 +107,43 @@ func orderViewOf(o ledger.Order) orderView {
 	}
 }
 
-func seatViews(seats []ledger.Seat) []seatView {
+func (s *Server) seatViews(ctx context.Context, event usher.EventID, seats []ledger.Seat) []seatView {
 	views := make([]seatView, 0, len(seats))
-	for _, s := range seats {
-		views = append(views, seatView{SeatID: s.ID, TierID: s.Tier, Price: s.Price})
+	if len(seats) == 0 {
+		return views
+	}
+	chart := s.chartOf(ctx, event)
+	for _, seat := range seats {
+		views = append(views, seatView{SeatID: seat.ID, Name: nameOf(chart, seat.ID), TierID: seat.Tier, Price: seat.Price})
 	}
 	return views
+}
+
+// chartOf is the event's chart, nil where there is none or it cannot be read: what
+// shows its words shows without.
+func (s *Server) chartOf(ctx context.Context, event usher.EventID) *seatmap.Chart {
+	e, err := s.deps.Catalog.Get(ctx, event)
+	if err != nil || !e.Seated() {
+		return nil
+	}
+	chart, err := s.deps.Charts.ByHash(ctx, e.Chart)
+	if err != nil {
+		s.log.WarnContext(ctx, "chart cannot be read", "chart", e.Chart, "error", err)
+		return nil
+	}
+	return chart
+}
+
+func nameOf(chart *seatmap.Chart, seat usher.SeatID) *seatName {
+	if chart == nil {
+		return nil
+	}
+	n, ok := chart.Ordinal(seat)
+	if !ok {
+		return nil
+	}
+	row := chart.RowOf(n)
+	return &seatName{Section: row.Section, Row: row.Label, Seat: chart.Seat(n).Label}
 }
 
 func itemViews(items []ledger.Item) []itemView {

@@ -209,7 +209,7 @@ func TestOverdueIsReported(t *testing.T) {
 	if n := gauge(t, reg, "usher_ledger_expiry_oldest_seconds"); n < 300 || n > 400 {
 		t.Errorf("the oldest is %v s", n)
 	}
-	for _, want := range []string{"shard=1", "event=" + event.String(), "holds=3", "oldest=5m0"} {
+	for _, want := range []string{"shard=1", "event=" + event.String(), "holds=3", "oldest=5m"} {
 		if log.count(want) == 0 {
 			t.Errorf("the line lacks %s: %s", want, log.text())
 		}

@@ -1,1 +1,1 @@
-import{Ct as e,St as t,h as n,k as r}from"./shared.js";import{t as i}from"./Mine.js";function a(n,a){e(a,!0);let o=r();i(n,{get events(){return o.events}}),t()}n(a);
+import{A as e,Ct as t,g as n,wt as r}from"./shared.js";import{t as i}from"./Mine.js";function a(n,a){r(a,!0);let o=e();i(n,{get events(){return o.events}}),t()}n(a);

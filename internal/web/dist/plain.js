@@ -1,1 +1,1 @@
-import{g as e}from"./shared.js";e();
+import{_ as e}from"./shared.js";e();

@@ -1,5 +1,6 @@
 import { times } from './money'
-import type { Hold, Money, Order, Tier } from './page'
+import type { Hold, Money, Order, Schema, Tier } from './page'
+import { t } from './texts'
 
 // Line is one line of a hold or an order: a seat by its name, or a number of places.
 export interface Line {
@@ -9,12 +10,17 @@ export interface Line {
   price: Money
 }
 
+// seatName words where a seat is, as a ticket does; by its id where that is not known.
+export function seatName(name: Schema['SeatName'] | undefined, id: string): string {
+  return name ? t('seatName', { ...name }) : id
+}
+
 // lines are what a hold or an order has, each with what it costs. A tier that is not
 // known is named by its id: an order shows without the event's entry.
-export function lines(of: Pick<Hold | Order, 'seats' | 'items'>, tiers: Tier[] = [], names: Record<string, string> = {}): Line[] {
+export function lines(of: Pick<Hold | Order, 'seats' | 'items'>, tiers: Tier[] = []): Line[] {
   const name = (id: string) => tiers.find(x => x.tierId === id)?.name ?? id
   return [
-    ...of.seats.toSorted((a, b) => a.seatId.localeCompare(b.seatId, undefined, { numeric: true })).map(s => ({ key: 's' + s.seatId, name: names[s.seatId] ?? s.seatId, tier: name(s.tierId), price: s.price })),
+    ...of.seats.toSorted((a, b) => a.seatId.localeCompare(b.seatId, undefined, { numeric: true })).map(s => ({ key: 's' + s.seatId, name: seatName(s.name, s.seatId), tier: name(s.tierId), price: s.price })),
     ...(of.items ?? []).map(i => ({ key: 't' + i.tierId, name: `${i.quantity} × ${name(i.tierId)}`, tier: '', price: times(i.price, i.quantity) }))
   ]
 }

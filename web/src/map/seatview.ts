@@ -10,6 +10,8 @@ import { between, clamp, fit, glide, pan, shown, toChart, toScreen, zoom, type L
 /** Milliseconds of a frame that go into new tiles: little while somebody moves the map, more while it rests. */
 const BUDGET_MOVING = 5
 const BUDGET_RESTING = 18
+/** BUDGET_MENDING is how many milliseconds of the page a frame of changes takes at once. */
+const BUDGET_MENDING = 3
 /** SETTLE is how long after the last zoom the tiles are drawn at the new scale. */
 const SETTLE = 130
 /** A layer is stretched this much before another is drawn in the middle of a move. */
@@ -122,7 +124,9 @@ export class SeatView {
           })
         }
       }
-      for (const t of now) this.layer.mend(t)
+      // What takes longer than that is drawn with the next frames.
+      const until = performance.now() + BUDGET_MENDING
+      for (const t of now) this.layer.mend(t, until)
     }
     this.wake()
   }
@@ -270,6 +274,8 @@ export class SeatView {
       if (seat >= 0) this.events.pick(seat)
       return
     }
+    // The map moves away under the mouse.
+    this.point(-1, 'mouse')
     const at = toChart(this.viewport, x, y)
     const scale = Math.min(this.limits.max, Math.max((PICKABLE + 7) / this.chart.size, this.viewport.scale))
     this.untouched = false
@@ -286,9 +292,15 @@ export class SeatView {
   private point(seat: number, how: 'mouse' | 'keys'): void {
     if (this.overlay.pointed === seat && how === 'mouse') return
     this.overlay.pointed = seat
+    this.tell(how)
+    this.wake()
+  }
+
+  /** tell says where the seat pointed at is now. */
+  private tell(how: 'mouse' | 'keys'): void {
+    const seat = this.overlay.pointed
     const at = seat >= 0 ? toScreen(this.viewport, this.chart.x[seat]!, this.chart.y[seat]!) : { x: 0, y: 0 }
     this.events.point(seat, at.x, at.y - this.seatSize / 2, how)
-    this.wake()
   }
 
   private focus(seat: number): void {
@@ -344,7 +356,10 @@ export class SeatView {
       this.complete = true
       this.events.painted()
     }
-    if (moving) this.events.moved()
+    if (moving) {
+      this.events.moved()
+      if (this.overlay.pointed >= 0) this.tell('mouse')
+    }
     const settling = !this.hand && this.layer.scale !== this.scale && this.zoomed > 0
     if (moving || more || settling) this.wake()
   }
@@ -396,7 +411,7 @@ export class SeatView {
   /** build draws what is missing for as long as the budget lasts, and reports whether something is left. */
   private build(tiles: Tile[], moving: boolean): boolean {
     const until = performance.now() + (moving ? BUDGET_MOVING : BUDGET_RESTING)
-    for (const t of tiles) if (t.late.length) this.layer.mend(t)
+    for (const t of tiles) if (!this.layer.mend(t, until)) return true
     const wanted: [Layer, Tile[]][] = [[this.layer, tiles]]
     if (!moving && this.complete) {
       if (this.layer.scale === this.scale) wanted.push([this.layer, this.visible(this.layer, 1)])

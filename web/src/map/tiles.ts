@@ -192,16 +192,21 @@ export class Layer {
     })
   }
 
-  /** mend draws again what changed in a tile that is shown. */
-  mend(t: Tile): void {
-    if (!t.late.length || !t.shown || t.job) return
+  /** mend draws again what changed in a tile that is shown, until the time is up, and reports whether it is done. */
+  mend(t: Tile, until = Infinity): boolean {
+    if (!t.late.length || !t.shown || t.job) return true
     const late = t.late
     t.late = []
     const ctx = t.shown.getContext('2d')!
-    for (const ordinal of late) {
-      if (this.dense) this.mendBox(ctx, t, ordinal)
-      else this.mendMark(ctx, t, ordinal)
+    for (let i = 0; i < late.length; i++) {
+      if (i % MEND_STEP === MEND_STEP - 1 && performance.now() > until) {
+        t.late = late.slice(i)
+        return false
+      }
+      if (this.dense) this.mendBox(ctx, t, late[i]!)
+      else this.mendMark(ctx, t, late[i]!)
     }
+    return true
   }
 
   private mendMark(ctx: CanvasRenderingContext2D, t: Tile, ordinal: number): void {
@@ -247,6 +252,9 @@ export class Layer {
     }
   }
 }
+
+/** MEND_STEP is how many seats are mended between two looks at the clock. */
+const MEND_STEP = 8
 
 /** PATCH is the side of the largest piece that a box can need: the boxes of two neighbours and an edge. */
 const PATCH = 2 * DENSE_BELOW + 8

@@ -99,7 +99,7 @@ export class Shop {
   /** seatName is a seat as a ticket names it. */
   seatName(ordinal: number): string {
     const c = this.chart!
-    return t('seatOnMap', { section: c.sectionOf(ordinal).name, row: c.row(ordinal).label, seat: c.labels[ordinal]! })
+    return t('seatName', { section: c.sectionOf(ordinal).name, row: c.row(ordinal).label, seat: c.labels[ordinal]! })
   }
 
   priceName(ordinal: number): string {
