@@ -12,10 +12,11 @@ class ServerClock {
     this.mark = performance.now()
   }
 
-  // check takes an answer's Date when we are further off than its whole seconds and a
-  // moment in a cache explain: the device has slept.
+  // check takes an answer's Date when we are further behind than its whole seconds
+  // explain: the device has slept, or the page itself came out of a cache. It never
+  // goes back: an older Date is that of an answer out of a cache.
   check(date: string | null) {
-    if (date && Math.abs(Date.parse(date) - this.now()) > 5000) this.sync(date)
+    if (date && (!this.known || Date.parse(date) - this.now() > 5000)) this.sync(date)
   }
 
   // known is whether any answer has named the time yet.
