@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/jackc/pgx/v5"
@@ -25,7 +26,7 @@ type Charts struct {
 
 	mu     sync.Mutex
 	byHash map[string]*Chart
-	order  []string // of byHash, oldest first
+	order  []string // of byHash, the one asked for longest ago first
 }
 
 // NewCharts makes the store.
@@ -141,7 +142,12 @@ func (s *Charts) readChart(ctx context.Context, pool *pgxpool.Pool, sql string, 
 func (s *Charts) cached(hash string) *Chart {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.byHash[hash]
+	c := s.byHash[hash]
+	if c != nil {
+		i := slices.Index(s.order, hash)
+		s.order = append(slices.Delete(s.order, i, i+1), hash)
+	}
+	return c
 }
 
 // keep remembers a chart and returns the one to use: all holders of one address
