@@ -124,10 +124,9 @@ func (w *shardSweep) report(ctx context.Context, due []overdue) {
 	number := strconv.Itoa(int(w.shard.Number))
 	w.ledger.metrics.backlog.WithLabelValues(number).Set(float64(holds))
 	w.ledger.metrics.oldest.WithLabelValues(number).Set(worst.oldest)
-	late := worst.oldest >= overdueLimit.Seconds()
-	stay := late && w.late
-	w.late = late
-	if !stay || !w.logged.IsZero() && time.Since(w.logged) < overdueLogEvery {
+	before := w.late
+	w.late = worst.oldest >= overdueLimit.Seconds()
+	if !before || !w.late || !w.logged.IsZero() && time.Since(w.logged) < overdueLogEvery {
 		return
 	}
 	w.logged = time.Now()
