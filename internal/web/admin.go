@@ -346,6 +346,6 @@ func (s *Server) findOrder(ctx context.Context, in *orderInput) (*adminOrderOutp
 		return nil, err
 	}
 	return &adminOrderOutput{Body: adminOrderView{
-		Order: s.orderView(ctx, o), AccountID: o.Account, Operations: operationViews(o),
+		Order: orderViewOf(o, s.chartOf(ctx, o.Event)), AccountID: o.Account, Operations: operationViews(o),
 	}}, nil
 }

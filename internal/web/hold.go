@@ -7,6 +7,7 @@ import (
 
 	"usher"
 	"usher/internal/ledger"
+	"usher/internal/seatmap"
 )
 
 // itemRequest is a quantity of a tier that has no seats.
@@ -110,7 +111,7 @@ func (s *Server) placeHold(ctx context.Context, in *placeHoldInput) (*holdOutput
 		// A visit with a live hold is not idle before the hold's deadline.
 		s.deps.Rooms.Touch(session, h.ExpiresAt)
 	}
-	return &holdOutput{Replayed: replayed(h.Replayed), Time: h.Now.UTC(), Body: s.holdView(ctx, h)}, nil
+	return &holdOutput{Replayed: replayed(h.Replayed), Time: h.Now.UTC(), Body: holdViewOf(h, nil)}, nil
 }
 
 // idMax is the most bytes of a usher.SeatID and a usher.TierID.
@@ -176,8 +177,12 @@ func (s *Server) listHolds(ctx context.Context, in *eventInput) (*holdsOutput, e
 	}
 	out := &holdsOutput{}
 	out.Body.Holds = make([]holdView, 0, len(holds))
+	var chart *seatmap.Chart
+	if len(holds) > 0 {
+		chart = s.chartOf(ctx, in.Event.EventID)
+	}
 	for _, h := range holds {
-		out.Body.Holds = append(out.Body.Holds, s.liveHoldView(ctx, h))
+		out.Body.Holds = append(out.Body.Holds, liveHoldView(h, chart))
 	}
 	return out, nil
 }
@@ -187,7 +192,7 @@ func (s *Server) getHold(ctx context.Context, in *holdInput) (*holdOutput, error
 	if err != nil {
 		return nil, err
 	}
-	return &holdOutput{Time: h.Now.UTC(), Body: s.liveHoldView(ctx, h)}, nil
+	return &holdOutput{Time: h.Now.UTC(), Body: liveHoldView(h, s.chartOf(ctx, h.Event))}, nil
 }
 
 // ownHold reads a hold of the account that asks. Somebody else's hold and one
@@ -225,12 +230,12 @@ func (s *Server) releaseHold(ctx context.Context, in *holdInput) (*holdOutput, e
 	if err != nil {
 		return nil, err
 	}
-	return &holdOutput{Time: h.Now.UTC(), Body: s.liveHoldView(ctx, h)}, nil
+	return &holdOutput{Time: h.Now.UTC(), Body: liveHoldView(h, nil)}, nil
 }
 
 // liveHoldView is a hold as it stands now, with the time of this reading.
-func (s *Server) liveHoldView(ctx context.Context, h ledger.Hold) holdView {
-	v := s.holdView(ctx, h)
+func liveHoldView(h ledger.Hold, chart *seatmap.Chart) holdView {
+	v := holdViewOf(h, chart)
 	now := h.Now.UTC()
 	v.ServerTime = &now
 	return v

@@ -8,6 +8,7 @@ import (
 	"usher"
 	"usher/internal/catalog"
 	"usher/internal/ledger"
+	"usher/internal/seatmap"
 )
 
 // saleStatus is the ledger's sale status, or that the ledger does not answer.
@@ -120,13 +121,34 @@ func (s *Server) seatsOf(ctx context.Context, hash string) int {
 	if ok {
 		return n
 	}
-	chart, err := s.deps.Charts.ByHash(ctx, hash)
-	if err != nil {
-		s.log.WarnContext(ctx, "chart cannot be read", "chart", hash, "error", err)
+	chart := s.chart(ctx, hash)
+	if chart == nil {
 		return 0
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.seats[hash] = chart.Len()
 	return chart.Len()
+}
+
+// chartOf is the event's chart, nil where it has none or that cannot be read now.
+func (s *Server) chartOf(ctx context.Context, event usher.EventID) *seatmap.Chart {
+	e, err := s.deps.Catalog.Get(ctx, event)
+	if err != nil || !e.Seated() {
+		return nil
+	}
+	return s.chart(ctx, e.Chart)
+}
+
+// chart is nil when the chart cannot be read within the time that a look may take:
+// whatever shows its words shows without.
+func (s *Server) chart(ctx context.Context, hash string) *seatmap.Chart {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	chart, err := s.deps.Charts.ByHash(ctx, hash)
+	if err != nil {
+		s.log.WarnContext(ctx, "chart cannot be read", "chart", hash, "error", err)
+		return nil
+	}
+	return chart
 }

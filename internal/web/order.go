@@ -12,6 +12,7 @@ import (
 	"usher/internal/checkout"
 	"usher/internal/ledger"
 	"usher/internal/redemption"
+	"usher/internal/seatmap"
 )
 
 // checkoutRequest pays for a hold. A card never comes here: the token stands for it.
@@ -53,7 +54,7 @@ type ticketView struct {
 	EventID   usher.EventID    `json:"eventId"`
 	OrderID   usher.OrderID    `json:"orderId"`
 	SeatID    usher.SeatID     `json:"seatId,omitempty" doc:"Missing for a place without a seat"`
-	SeatName  *seatName        `json:"seatName,omitempty"`
+	SeatName  *seatName        `json:"seatName,omitempty" doc:"Missing while the chart cannot be read"`
 	TierID    usher.TierID     `json:"tierId"`
 	TierName  string           `json:"tierName,omitempty" doc:"Missing while the event's entry cannot be read"`
 	Code      string           `json:"code" doc:"Opens the gate: keep it secret"`
@@ -125,7 +126,7 @@ func (s *Server) checkOut(ctx context.Context, in *checkoutInput) (*checkoutOutp
 		return nil, err
 	}
 	o := result.Order
-	return &checkoutOutput{Replayed: replayed(o.Replayed), Time: o.Now.UTC(), Body: s.orderView(ctx, o)}, nil
+	return &checkoutOutput{Replayed: replayed(o.Replayed), Time: o.Now.UTC(), Body: orderViewOf(o, nil)}, nil
 }
 
 func (s *Server) listOrders(ctx context.Context, in *eventInput) (*ordersOutput, error) {
@@ -135,8 +136,12 @@ func (s *Server) listOrders(ctx context.Context, in *eventInput) (*ordersOutput,
 	}
 	out := &ordersOutput{}
 	out.Body.Orders = make([]orderView, 0, len(orders))
+	var chart *seatmap.Chart
+	if len(orders) > 0 {
+		chart = s.chartOf(ctx, in.Event.EventID)
+	}
 	for _, o := range orders {
-		out.Body.Orders = append(out.Body.Orders, s.orderView(ctx, o))
+		out.Body.Orders = append(out.Body.Orders, orderViewOf(o, chart))
 	}
 	return out, nil
 }
@@ -146,7 +151,7 @@ func (s *Server) getOrder(ctx context.Context, in *orderInput) (*orderOutput, er
 	if err != nil {
 		return nil, err
 	}
-	return &orderOutput{Time: o.Now.UTC(), Body: s.orderView(ctx, o)}, nil
+	return &orderOutput{Time: o.Now.UTC(), Body: orderViewOf(o, s.chartOf(ctx, o.Event))}, nil
 }
 
 func (s *Server) returnToOrder(ctx context.Context, in *orderInput) (*orderOutput, error) {
@@ -164,7 +169,7 @@ func (s *Server) returnToOrder(ctx context.Context, in *orderInput) (*orderOutpu
 	if err != nil {
 		return nil, err
 	}
-	return &orderOutput{Time: result.Order.Now.UTC(), Body: s.orderView(ctx, result.Order)}, nil
+	return &orderOutput{Time: result.Order.Now.UTC(), Body: orderViewOf(result.Order, nil)}, nil
 }
 
 func errNoOrder() error { return usher.Errorf(usher.CodeNotFound, "no such order") }

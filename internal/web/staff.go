@@ -126,7 +126,7 @@ func (s *Server) findHold(ctx context.Context, in *holdInput) (*adminHoldOutput,
 	if err != nil {
 		return nil, err
 	}
-	return &adminHoldOutput{Body: adminHoldView{Hold: s.liveHoldView(ctx, h), AccountID: h.Account}}, nil
+	return &adminHoldOutput{Body: adminHoldView{Hold: liveHoldView(h, s.chartOf(ctx, h.Event)), AccountID: h.Account}}, nil
 }
 
 func (s *Server) staffRelease(ctx context.Context, in *releaseInput) (*adminHoldOutput, error) {
@@ -134,7 +134,7 @@ func (s *Server) staffRelease(ctx context.Context, in *releaseInput) (*adminHold
 	detail := map[string]string{"holdId": in.HoldID.String()}
 	err := s.staffAct(ctx, "hold.release", in.HoldID.Event(), in.Body, detail, func(ctx context.Context, by ledger.Staff) error {
 		h, err := s.deps.Ledger.StaffRelease(ctx, ledger.StaffRelease{Hold: in.HoldID, By: by})
-		out.Body = adminHoldView{Hold: s.liveHoldView(ctx, h), AccountID: h.Account}
+		out.Body = adminHoldView{Hold: liveHoldView(h, nil), AccountID: h.Account}
 		return err
 	})
 	if err != nil {

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"context"
 	"time"
 
 	"usher"
@@ -15,13 +14,14 @@ import (
 // seatView is one place of a hold or an order.
 type seatView struct {
 	SeatID usher.SeatID `json:"seatId"`
-	Name   *seatName    `json:"name,omitempty"`
+	Name   *seatName    `json:"name,omitempty" doc:"In answers to GET, where the chart can be read"`
 	TierID usher.TierID `json:"tierId"`
 	Price  usher.Money  `json:"price"`
 }
 
-// seatName is where a seat is, as the venue's signs say it. It is missing where the
-// chart cannot be read: the seat's id says it, too.
+// seatName is where a seat is, as the venue's signs say it. Answers to readings have
+// it, unless the chart cannot be read; the seat's id says it, too. What buys waits for
+// no chart.
 type seatName struct {
 	Section string `json:"section"`
 	Row     string `json:"row"`
@@ -71,21 +71,23 @@ type orderView struct {
 	ServerTime    time.Time              `json:"serverTime"`
 }
 
-func (s *Server) holdView(ctx context.Context, h ledger.Hold) holdView {
+// holdViewOf is a hold with the names of its seats in the chart; nil names none.
+func holdViewOf(h ledger.Hold, chart *seatmap.Chart) holdView {
 	return holdView{
 		HoldID:     h.ID,
 		EventID:    h.Event,
 		Status:     h.Status,
 		ExpiresAt:  h.ExpiresAt.UTC(),
 		GraceUntil: utc(h.GraceUntil),
-		Seats:      s.seatViews(ctx, h.Event, h.Seats),
+		Seats:      seatViews(h.Seats, chart),
 		Items:      itemViews(h.Items),
 		Amount:     h.Amount,
 		OrderID:    h.Order,
 	}
 }
 
-func (s *Server) orderView(ctx context.Context, o ledger.Order) orderView {
+// orderViewOf is an order with the names of its seats in the chart; nil names none.
+func orderViewOf(o ledger.Order, chart *seatmap.Chart) orderView {
 	return orderView{
 		OrderID:       o.ID,
 		HoldID:        o.Hold,
@@ -94,7 +96,7 @@ func (s *Server) orderView(ctx context.Context, o ledger.Order) orderView {
 		PaymentStatus: checkout.StatusOf(o),
 		NextAction:    checkout.NextActionOf(o),
 		Amount:        o.Amount,
-		Seats:         s.seatViews(ctx, o.Event, o.Seats),
+		Seats:         seatViews(o.Seats, chart),
 		Items:         itemViews(o.Items),
 		CreatedAt:     o.CreatedAt.UTC(),
 		ConfirmedAt:   utc(o.ConfirmedAt),
@@ -107,31 +109,12 @@ func (s *Server) orderView(ctx context.Context, o ledger.Order) orderView {
 	}
 }
 
-func (s *Server) seatViews(ctx context.Context, event usher.EventID, seats []ledger.Seat) []seatView {
+func seatViews(seats []ledger.Seat, chart *seatmap.Chart) []seatView {
 	views := make([]seatView, 0, len(seats))
-	if len(seats) == 0 {
-		return views
-	}
-	chart := s.chartOf(ctx, event)
-	for _, seat := range seats {
-		views = append(views, seatView{SeatID: seat.ID, Name: nameOf(chart, seat.ID), TierID: seat.Tier, Price: seat.Price})
+	for _, s := range seats {
+		views = append(views, seatView{SeatID: s.ID, Name: nameOf(chart, s.ID), TierID: s.Tier, Price: s.Price})
 	}
 	return views
-}
-
-// chartOf is the event's chart, nil where there is none or it cannot be read: what
-// shows its words shows without.
-func (s *Server) chartOf(ctx context.Context, event usher.EventID) *seatmap.Chart {
-	e, err := s.deps.Catalog.Get(ctx, event)
-	if err != nil || !e.Seated() {
-		return nil
-	}
-	chart, err := s.deps.Charts.ByHash(ctx, e.Chart)
-	if err != nil {
-		s.log.WarnContext(ctx, "chart cannot be read", "chart", e.Chart, "error", err)
-		return nil
-	}
-	return chart
 }
 
 func nameOf(chart *seatmap.Chart, seat usher.SeatID) *seatName {

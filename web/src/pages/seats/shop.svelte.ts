@@ -97,9 +97,20 @@ export class Shop {
   tierOf(ordinal: number): Tier | undefined { return this.tier(this.chart!.tier(ordinal).id) }
 
   /** seatName is a seat as a ticket names it. */
-  seatName(ordinal: number): string {
+  seatName(ordinal: number): string { return t('seatName', { ...this.where(ordinal) }) }
+
+  private where(ordinal: number): Schema['SeatName'] {
     const c = this.chart!
-    return t('seatName', { section: c.sectionOf(ordinal).name, row: c.row(ordinal).label, seat: c.labels[ordinal]! })
+    return { section: c.sectionOf(ordinal).name, row: c.row(ordinal).label, seat: c.labels[ordinal]! }
+  }
+
+  /** named is a hold whose seats have names: the answer to a purchase has none. */
+  private named(h: Hold): Hold {
+    const name = (id: string) => {
+      const ordinal = this.chart?.ordinal(id) ?? -1
+      return ordinal >= 0 ? this.where(ordinal) : undefined
+    }
+    return { ...h, seats: h.seats.map(s => ({ ...s, name: s.name ?? name(s.seatId) })) }
   }
 
   priceName(ordinal: number): string {
@@ -384,7 +395,7 @@ export class Shop {
     clock.sync(h.serverTime)
     memory.forgetAsked(data.eventId)
     this.moves++
-    this.hold = h
+    this.hold = this.named(h)
     this.picked = []
     this.counts = {}
     this.key = newKey()
