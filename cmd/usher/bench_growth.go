@@ -39,11 +39,11 @@ func (c *benchGrowthCmd) Run(p *process) error {
 		table = p.stderr
 	}
 	row := func(r bench.GrowthRow) {
-		fmt.Fprintf(table, "%-13s %9d %7d %10d %7d %11.0f %10.1f %9.1f %9.1f %10.0f %8.2f %7.0f\n", r.Grown, r.Seats, r.Events, r.Processes,
-			r.SeatsPerHold, r.AcceptedPerSecond, r.ConflictShare*100, r.P50Ms, r.P99Ms, r.CPUMicrosPerAccepted, r.CPUToBase, r.MeanGroupSize)
+		fmt.Fprintf(table, "%-13s %9d %7d %10d %7d %11.0f %10.1f %9.1f %9.1f %10.0f %8.2f %7.0f %8.1f\n", r.Grown, r.Seats, r.Events, r.Processes,
+			r.SeatsPerHold, r.AcceptedPerSecond, r.ConflictShare*100, r.P50Ms, r.P99Ms, r.CPUMicrosPerAccepted, r.CPUToBase, r.MeanGroupSize, r.Stolen.Share*100)
 	}
-	fmt.Fprintf(table, "%-13s %9s %7s %10s %7s %11s %10s %9s %9s %10s %8s %7s\n", "grown", "seats", "events", "processes", "a hold",
-		"accepted/s", "conflicts%", "p50 ms", "p99 ms", "CPU us", "x base", "group")
+	fmt.Fprintf(table, "%-13s %9s %7s %10s %7s %11s %10s %9s %9s %10s %8s %7s %8s\n", "grown", "seats", "events", "processes", "a hold",
+		"accepted/s", "conflicts%", "p50 ms", "p99 ms", "CPU us", "x base", "group", "stolen%")
 	res, err := bench.Growth(p.ctx, cfg, cluster.database, row)
 	if err != nil {
 		return err

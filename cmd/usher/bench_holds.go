@@ -97,8 +97,10 @@ ledger, in process       %10.0f     %5.1f %%  %8.1f  %8.1f  %8.1f   %.0f decided
 transaction per hold     %10.0f     %5.1f %%   best of 2, 4, 8, 16 connections: %d
 ratio                    %10.1f x
 over HTTP                %10.0f     %5.1f %%  %8.1f  %8.1f             %.0f/s offered, %d failed
+stolen by the host       in process %s; over HTTP %s
 `, r.SeatsPerHold, r.Events, r.Seats, r.Processes, r.Seconds, r.AcceptedPerSecond, r.ConflictShare*100, r.P50Ms, r.P99Ms, r.P999Ms, r.DecidedPerSecond,
 		r.CPUMicrosPerAccepted, r.MeanGroupSize, r.NaivePerSecond, r.NaiveConflictShare*100, r.NaiveConnections, r.RatioToNaive,
-		r.HTTPAcceptedPerSecond, r.HTTPConflictShare*100, r.HTTPP50Ms, r.HTTPP99Ms, r.HTTPOfferedPerSecond, r.HTTPErrors)
+		r.HTTPAcceptedPerSecond, r.HTTPConflictShare*100, r.HTTPP50Ms, r.HTTPP99Ms, r.HTTPOfferedPerSecond, r.HTTPErrors,
+		r.StoreStolen, r.HTTPStolen)
 	return err
 }

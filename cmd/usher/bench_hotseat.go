@@ -36,7 +36,8 @@ one seat, at one instant     %10d  %8.1f  %8.1f  %4d
 three seats, at one instant  %10d  %8.1f  %8.1f  %4d   broken groups: %d
 other failures %d %s
 audit violations %d
+stolen by the host %s
 `, r.Clients, r.Connections, r.Winners, r.P50Ms, r.P99Ms, r.Errors5xx, r.InstantWinners, r.InstantP50Ms, r.InstantP99Ms, r.InstantErrors5xx,
-		r.GroupWinners, r.GroupP50Ms, r.GroupP99Ms, r.GroupErrors5xx, r.GroupBroken, r.Failed, r.FirstError, r.AuditViolations)
+		r.GroupWinners, r.GroupP50Ms, r.GroupP99Ms, r.GroupErrors5xx, r.GroupBroken, r.Failed, r.FirstError, r.AuditViolations, r.Stolen)
 	return err
 }

@@ -50,7 +50,7 @@ beside it      per second   idle p50   idle p99   beside p50   beside p99   limi
 		}
 	}
 	if err == nil {
-		_, err = fmt.Fprintf(w, "failures %d %s\naudit violations %d\n", r.Errors, r.FirstError, r.AuditViolations)
+		_, err = fmt.Fprintf(w, "failures %d %s\naudit violations %d\nstolen by the host %s\n", r.Errors, r.FirstError, r.AuditViolations, r.Stolen)
 	}
 	return err
 }

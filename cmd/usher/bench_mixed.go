@@ -47,7 +47,7 @@ func printMixed(w io.Writer, r bench.MixedResult) error {
 		}
 	}
 	if err == nil {
-		_, err = fmt.Fprintf(w, "audit violations %d\n", r.AuditViolations)
+		_, err = fmt.Fprintf(w, "audit violations %d\nstolen by the host %s\n", r.AuditViolations, r.Stolen)
 	}
 	return err
 }

@@ -34,6 +34,7 @@ type GrowthRow struct {
 	MeanGroupSize        float64 `json:"meanGroupSize"`
 	// CPUToBase is this row's CPU per accepted hold over the base row's.
 	CPUToBase float64 `json:"cpuToBase"`
+	Stolen    Stolen  `json:"stolen"`
 }
 
 // GrowthConfig says how to measure.
@@ -104,7 +105,9 @@ func (r *GrowthRow) measure(ctx context.Context, url string, cfg GrowthConfig) e
 		Seconds: cfg.Seconds, Seats: r.Seats, SeatsPerHold: r.SeatsPerHold, ConflictShare: cfg.ConflictShare, Clients: cfg.Clients,
 		Events: r.Events, Processes: r.Processes, GiveBack: true,
 	}
+	stolen := watchStolen()
 	m, group, err := ledgerPhase(ctx, url, holds.events(growthEvent), holds)
+	r.Stolen = stolen()
 	if err != nil {
 		return err
 	}

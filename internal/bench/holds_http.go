@@ -24,6 +24,8 @@ type HTTPConfig struct {
 // HoldsHTTP offers holds to a server at a fixed rate, whatever it answers, and
 // fills in the HTTP figures. Latency counts from the moment a request was due.
 func HoldsHTTP(ctx context.Context, t Target, cfg HTTPConfig, res *HoldsResult) error {
+	stolen := watchStolen()
+	defer func() { res.HTTPStolen = stolen() }()
 	s, err := openSale(ctx, t, hall{seats: cfg.Seats, holdFor: cfg.HoldTime}, cfg.SeatsPerHold, max(cfg.Buyers, buyersFor(cfg.Rate, cfg.length())))
 	if err != nil {
 		return err

@@ -47,6 +47,7 @@ type HotseatResult struct {
 	Failed          int64  `json:"failed"`
 	FirstError      string `json:"firstError,omitempty"`
 	AuditViolations int    `json:"auditViolations"`
+	Stolen          Stolen `json:"stolen"`
 }
 
 const (
@@ -60,8 +61,10 @@ const (
 )
 
 // Hotseat has all clients ask for the same places of a server.
-func Hotseat(ctx context.Context, t Target, clients int) (HotseatResult, error) {
-	res := HotseatResult{Scenario: "hotseat", Clients: clients}
+func Hotseat(ctx context.Context, t Target, clients int) (res HotseatResult, err error) {
+	res = HotseatResult{Scenario: "hotseat", Clients: clients}
+	stolen := watchStolen()
+	defer func() { res.Stolen = stolen() }()
 	c, err := newCaller(t.URL)
 	if err != nil {
 		return res, err

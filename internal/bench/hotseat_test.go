@@ -142,7 +142,7 @@ func TestRouteOf(t *testing.T) {
 
 // So many accounts do not meet the limit of 20 at once and 2 a second.
 func TestBuyersFor(t *testing.T) {
-	for rate, want := range map[float64]int{1: 1, 480: 141} {
+	for rate, want := range map[float64]int{1: 1, 480: 148} {
 		if got := buyersFor(rate, 10e9); got < want || got > want+1 {
 			t.Errorf("%v a second for 10 s after the warm-up: %d buyers, want %d", rate, got, want)
 		}

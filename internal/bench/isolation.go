@@ -23,6 +23,7 @@ type IsolationResult struct {
 	Errors          int64  `json:"errors"`
 	FirstError      string `json:"firstError,omitempty"`
 	AuditViolations int    `json:"auditViolations"`
+	Stolen          Stolen `json:"stolen"`
 }
 
 // IsolationKind is one kind of request to the event beside the busy one.
@@ -55,8 +56,10 @@ func (c IsolationConfig) length() time.Duration {
 }
 
 // Isolation measures one event twice: alone, and beside another one at its peak.
-func Isolation(ctx context.Context, t Target, cfg IsolationConfig) (IsolationResult, error) {
-	res := IsolationResult{Scenario: "isolation", Seconds: cfg.Seconds, BusyOfferedPerSecond: cfg.Rate}
+func Isolation(ctx context.Context, t Target, cfg IsolationConfig) (res IsolationResult, err error) {
+	res = IsolationResult{Scenario: "isolation", Seconds: cfg.Seconds, BusyOfferedPerSecond: cfg.Rate}
+	stolen := watchStolen()
+	defer func() { res.Stolen = stolen() }()
 	h := hall{seats: cfg.Seats, holdFor: cfg.HoldTime}
 	busy, err := openSale(ctx, t, h, 1, 2*buyersFor(cfg.Rate, cfg.length()))
 	if err != nil {

@@ -20,6 +20,7 @@ type MixedResult struct {
 	Traffic         []MixedKind `json:"traffic"`
 	Errors          int64       `json:"errors"`
 	AuditViolations int         `json:"auditViolations"`
+	Stolen          Stolen      `json:"stolen"`
 }
 
 // MixedKind is one kind of traffic. Latency counts from the moment a request was
@@ -75,8 +76,10 @@ const mixedHold = 10 * time.Second
 
 // Mixed offers every kind of traffic to a server at once, each at its own fixed
 // rate, whatever the answers do.
-func Mixed(ctx context.Context, t Target, cfg MixedConfig) (MixedResult, error) {
-	res := MixedResult{Scenario: "mixed", Scale: cfg.Scale, Seconds: cfg.Seconds, Seats: cfg.Seats, SeatsPerHold: cfg.SeatsPerHold}
+func Mixed(ctx context.Context, t Target, cfg MixedConfig) (res MixedResult, err error) {
+	res = MixedResult{Scenario: "mixed", Scale: cfg.Scale, Seconds: cfg.Seconds, Seats: cfg.Seats, SeatsPerHold: cfg.SeatsPerHold}
+	stolen := watchStolen()
+	defer func() { res.Stolen = stolen() }()
 	sale, err := openMixedSale(ctx, t, cfg)
 	if err != nil {
 		return res, fmt.Errorf("set up sale: %w", err)

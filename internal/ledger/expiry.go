@@ -200,7 +200,8 @@ func (l *Ledger) expireAll(ctx context.Context, event usher.EventID) error {
 	if err := fault.Point(ctx, "expiry.before_group"); err != nil {
 		return err
 	}
-	for n := dueMax; n == dueMax; {
+	// Fewer than a long group frees are all that was due.
+	for n := dueMin; n >= dueMin; {
 		var err error
 		if n, err = l.ExpireHolds(ctx, event); err != nil {
 			return fmt.Errorf("expire holds of %s: %w", event, err)

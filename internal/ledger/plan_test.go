@@ -68,7 +68,7 @@ func TestHotPlans(t *testing.T) {
 // What is due is found by its time in the index, however many holds live.
 func TestDueHoldsByIndex(t *testing.T) {
 	h := newHall(t, 1, nil)
-	sql := strings.NewReplacer("$1", "7", "$2", "256").Replace(ledgerStatements(t)["sqlDueHolds"])
+	sql := strings.NewReplacer("$1", "7", "$2", "224", "$3", "256").Replace(ledgerStatements(t)["sqlDueHolds"])
 	text := pgtest.Explain(t, h.pool, sql)
 	if !strings.Contains(text, "using hold_due") || !regexp.MustCompile(`Index Cond: .*expires_at`).MatchString(text) {
 		t.Errorf("due holds are found so:\n%s", text)

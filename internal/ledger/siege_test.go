@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"usher"
 	"usher/internal/fault"
@@ -229,6 +230,45 @@ func (h *hall) wantVoided(n int) {
 	h.scan(`SELECT count(*) FILTER (WHERE status = 'voiding'), count(*) FILTER (WHERE status = 'confirmed') FROM orders`, &voided, &confirmed)
 	if voided != n || confirmed != n {
 		h.t.Errorf("%d orders are given up and %d confirmed, want %d each", voided, confirmed, n)
+	}
+}
+
+// A long group leaves most of what is due to shorter ones, so that those who wait
+// for seats do not wait for it, until it is late.
+func TestLongGroupsFreeLess(t *testing.T) {
+	const due, waiting = 80, 300
+	h := newHall(t, 500, nil)
+	for i := range due {
+		h.mustPlace(usher.NewAccountID(), "k", seatID(i))
+	}
+	c := newCrowd(h)
+	deadlines := func(at string) {
+		h.exec(h.pool, `UPDATE seat_inventory SET hold_expires_at = clock_timestamp() `+at+` WHERE status = 'held' AND seat_id < 'A-100'`)
+		h.exec(h.pool, `UPDATE hold SET expires_at = clock_timestamp() `+at+` WHERE status = 'held' AND seat_ids[1] < 'A-100'`)
+	}
+	// freed is how many are free after a long group when what was left fell due so
+	// long before it, and whether it came within a second of that.
+	freed := func(before string) (n int, prompt bool) {
+		deadlines("+ interval '10 minutes'")
+		g := newGate(t)
+		c.arrive(t.Context(), 1)
+		<-g.reached
+		c.arrive(t.Context(), waiting)
+		pgtest.Until(t, "a long group", func() bool { return h.Waiting(testEvent) == waiting })
+		deadlines("- interval '" + before + "'")
+		start := time.Now()
+		g.letGo()
+		prompt = time.Since(start) < time.Second
+		h.scan(`SELECT count(*) FROM hold WHERE status = 'expired'`, &n)
+		g.free()
+		c.wg.Wait()
+		return n, prompt
+	}
+	if n, prompt := freed("0 s"); n != 32 && prompt {
+		t.Errorf("a group of %d freed %d of %d holds that had just fallen due, want 32", waiting, n, due)
+	}
+	if n, _ := freed("3 s"); n != due {
+		t.Errorf("%d of %d holds that are seconds overdue are free after a long group", n, due)
 	}
 }
 

@@ -7,12 +7,16 @@ package ledger
 const (
 	// The time is a sub-select: a bare clock_timestamp() is volatile and no index
 	// condition, so that every live hold of the event would be read per group.
+	//
+	// $2 are freed, $3 once any is late by two seconds: then no group may put it off.
 	sqlDueHolds = `
 SELECT hold_id, account_id, seat_ids, standing_ids
 FROM hold
 WHERE event_id = $1 AND status = 'held' AND expires_at <= (SELECT clock_timestamp())
 ORDER BY expires_at, hold_id
-LIMIT $2`
+LIMIT (SELECT CASE WHEN EXISTS (
+    SELECT FROM hold WHERE event_id = $1 AND status = 'held' AND expires_at <= (SELECT clock_timestamp() - interval '2 s'))
+    THEN $3::bigint ELSE $2::bigint END)`
 
 	sqlResolveHolds = `
 SELECT h.hold_id, h.account_id, h.seat_ids, h.standing_ids
