@@ -283,13 +283,13 @@ func (d *demo) announce(p *process) error {
   usher is up. Everything runs on this machine; Ctrl-C ends it, and the next start continues.
 
   shop            %s
+  operator        %s/desk   (key %s)
+  gate            %s/scan   (a gate's key is beside its event below)
   mails           %s   (sign in with any address: the code arrives here)
   payments        %s   (simulator; card 4242 4242 4242 4242, any future date, any CVC)
   database        psql '%s'
 
-  operator key    %s
-
-`, r.URL, r.MailURL, r.SimulatorURL, r.DatabaseURL, r.AdminToken)
+`, r.URL, r.URL, r.AdminToken, r.URL, r.MailURL, r.SimulatorURL, r.DatabaseURL)
 	for _, e := range r.Events {
 		fmt.Fprintf(p.stdout, "  %-15s %s/events/%s   (%d seats, %d standing; gate %s)\n", e.EventID, r.URL, e.EventID, e.Seats, e.Standing, e.DeviceCredential)
 	}

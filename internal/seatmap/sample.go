@@ -55,7 +55,7 @@ func Arena() *Chart {
 		Decorations: []Decoration{
 			{Shape: "rectangle", X: -340, Y: floorTop - 180, Width: 680, Height: 170, Color: "#1f2937", BorderColor: "#111827", Text: "STAGE"},
 			{Shape: "rectangle", X: -22, Y: floorTop - 10, Width: 44, Height: 60, Color: "#1f2937", BorderColor: "#111827"},
-			{Shape: "rectangle", X: -60, Y: floorBottom - 62, Width: 120, Height: 44, Color: "#4b5563", Text: "SOUND"},
+			{Shape: "rectangle", X: -60, Y: floorBottom - 48, Width: 120, Height: 44, Color: "#4b5563", Text: "SOUND"},
 		},
 	}
 	floorBlocks(d)

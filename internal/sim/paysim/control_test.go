@@ -259,9 +259,15 @@ func TestCardPage(t *testing.T) {
 	sim, a := start(t, nil)
 	back := "https://shop.example/pay?hold=h1"
 	status, body, header := page(t, sim.URL+"/card?amount=120000&currency=twd&return_url="+url.QueryEscape(back), "en-GB")
-	if status != http.StatusOK || !strings.Contains(body, `lang="en"`) || !strings.Contains(body, "TWD 1200.00") || !strings.Contains(body, "Card number") ||
+	if status != http.StatusOK || !strings.Contains(body, `lang="en"`) || !strings.Contains(body, "TWD 1,200") || !strings.Contains(body, "Card number") ||
 		!strings.Contains(header.Get("Content-Security-Policy"), "default-src 'none'") {
 		t.Errorf("page: %d %s", status, body)
+	}
+	for cancel, want := range map[string]bool{"https://shop.example/seats": true, "https://shop.example.evil.example/": false, "javascript:alert(1)": false} {
+		_, body, _ = page(t, sim.URL+"/card?return_url="+url.QueryEscape(back)+"&cancel_url="+url.QueryEscape(cancel), "en")
+		if got := strings.Contains(body, `<a href="`+cancel+`">Back to the shop`); got != want {
+			t.Errorf("a way back to %s: %v", cancel, got)
+		}
 	}
 	_, body, _ = page(t, sim.URL+"/card?return_url="+url.QueryEscape(back), "zh-TW,zh;q=0.9")
 	if !strings.Contains(body, `lang="zh-Hant"`) || !strings.Contains(body, "卡號") {
@@ -317,7 +323,7 @@ func TestChallengePage(t *testing.T) {
 	if address != sim.URL+"/challenge/"+id || r.str("next_action", "redirect_to_url", "return_url") != "https://shop.example/back?o=1" {
 		t.Fatalf("next action: %s", r.raw)
 	}
-	if _, body, _ := page(t, address, "en"); !strings.Contains(body, "Confirm payment") || !strings.Contains(body, "USD 50.00") {
+	if _, body, _ := page(t, address, "en"); !strings.Contains(body, "Confirm payment") || !strings.Contains(body, "USD 50") {
 		t.Errorf("page: %s", body)
 	}
 	if _, body, _ := page(t, address+"?lang=zh-Hant", "en"); !strings.Contains(body, "確認付款") {

@@ -156,7 +156,7 @@ func FuzzForm(f *testing.F) {
 
 func TestShowAmount(t *testing.T) {
 	t.Parallel()
-	for want, in := range map[string]pair{"TWD 1200.00": {"twd", "120000"}, "JPY 5000": {"jpy", "5000"}, "KWD 1.250": {"KWD", "1250"}, "USD 0.05": {"usd", "5"}} {
+	for want, in := range map[string]pair{"TWD 1,200": {"twd", "120000"}, "TWD 1,234,567.80": {"twd", "123456780"}, "JPY 5,000": {"jpy", "5000"}, "KWD 1.250": {"KWD", "1250"}, "USD 0.05": {"usd", "5"}} {
 		n, _ := form{in}.integer(in.name)
 		if got := showAmount(n, in.name); got != want {
 			t.Errorf("got %q, want %q", got, want)

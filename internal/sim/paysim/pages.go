@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/rand"
 	_ "embed"
+	"fmt"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -32,6 +33,10 @@ type page struct {
 	Amount string
 	// Of the card page.
 	Mode, ReturnURL, Origin, Token, Problem string
+	// CancelURL is where a buyer goes who pays with no card; "" offers no such way.
+	CancelURL string
+	// Minor and Currency are the amount as it came.
+	Minor, Currency string
 	Number, Expiry, CVC                     string
 	Cards                                   []testCard
 	// Of the challenge page.
@@ -103,7 +108,11 @@ func readCardRequest(w http.ResponseWriter, r *http.Request) (p page, back *url.
 	}
 	p.Origin = back.Scheme + "://" + back.Host
 	if amount, err := strconv.ParseInt(r.FormValue("amount"), 10, 64); err == nil {
-		p.Amount = showAmount(amount, r.FormValue("currency"))
+		p.Minor, p.Currency = r.FormValue("amount"), r.FormValue("currency")
+		p.Amount = showAmount(amount, p.Currency)
+	}
+	if cancel := r.FormValue("cancel_url"); strings.HasPrefix(cancel, p.Origin+"/") {
+		p.CancelURL = cancel
 	}
 	return p, back, true
 }
@@ -243,18 +252,20 @@ var wireDigits = map[string]int{
 	"xaf": 0, "xof": 0, "xpf": 0, "bhd": 3, "jod": 3, "kwd": 3, "omr": 3, "tnd": 3,
 }
 
-// showAmount formats an amount of the wire for people, as in "TWD 1200.00".
+// showAmount formats an amount of the wire for people: thousands set apart, whole
+// amounts without decimals, as in "TWD 1,200".
 func showAmount(amount int64, currency string) string {
 	digits, special := wireDigits[strings.ToLower(currency)]
 	if !special {
 		digits = 2
 	}
-	s := strconv.FormatInt(amount, 10)
-	if digits > 0 {
-		if len(s) <= digits {
-			s = strings.Repeat("0", digits-len(s)+1) + s
-		}
-		s = s[:len(s)-digits] + "." + s[len(s)-digits:]
+	s := fmt.Sprintf("%0*d", digits+1, amount)
+	whole, rest := s[:len(s)-digits], s[len(s)-digits:]
+	for i := len(whole) - 3; i > 0; i -= 3 {
+		whole = whole[:i] + "," + whole[i:]
 	}
-	return strings.TrimSpace(strings.ToUpper(currency) + " " + s)
+	if strings.Trim(rest, "0") != "" {
+		whole += "." + rest
+	}
+	return strings.TrimSpace(strings.ToUpper(currency) + " " + whole)
 }

@@ -1,1 +1,1 @@
-import{A as e,Ct as t,g as n,wt as r}from"./shared.js";import{t as i}from"./Mine.js";function a(n,a){r(a,!0);let o=e();i(n,{get events(){return o.events}}),t()}n(a);
+import{Dt as e,Et as t,N as n,y as r}from"./shared.js";import{t as i}from"./Mine.js";function a(r,a){e(a,!0);let o=n();i(r,{get events(){return o.events}}),t()}r(a);

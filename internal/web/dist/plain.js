@@ -1,1 +1,1 @@
-import{_ as e}from"./shared.js";e();
+import{b as e}from"./shared.js";e();

@@ -1,11 +1,16 @@
 import { page, type Money } from './page'
 
 // payHref is where paying for a hold begins: the provider's card page, which leads
-// back to ours, or ours at once where there is nothing to pay.
+// back to ours, or ours at once where there is nothing to pay. Whoever gives up goes
+// to where the button was.
 export function payHref(holdId: string, amount: Money): string {
   const back = `${location.origin}/pay/${holdId}`
   if (amount.amountMinor === 0 || !page.cardPage) return back
-  return `${page.cardPage}?mode=redirect&lang=${page.lang}&return_url=${encodeURIComponent(back)}`
+  const elsewhere = location.pathname.startsWith('/pay/') ? `${location.origin}/orders` : location.href
+  const query = new URLSearchParams({
+    mode: 'redirect', lang: page.lang, amount: String(amount.amountMinor), currency: amount.currency, return_url: back, cancel_url: elsewhere
+  })
+  return `${page.cardPage}?${query}`
 }
 
 // payKey is the idempotency key of paying for a hold with a card. It is made of what

@@ -15,13 +15,23 @@ export function seatName(name: Schema['SeatName'] | undefined, id: string): stri
   return name ? t('seatName', { ...name }) : id
 }
 
+// byPlace orders places as rows are read: 9 comes before 10, seats before places
+// without one.
+export function byPlace(a: { seatId?: string; tierId: string }, b: { seatId?: string; tierId: string }): number {
+  if (!a.seatId || !b.seatId) return Number(!a.seatId) - Number(!b.seatId) || a.tierId.localeCompare(b.tierId)
+  return a.seatId.localeCompare(b.seatId, undefined, { numeric: true })
+}
+
+// names are the lines' names in one text.
+export const names = (of: Line[]) => of.map(l => l.name).join(t('listSeparator'))
+
 // lines are what a hold or an order has, each with what it costs. A tier that is not
 // known is named by its id: an order shows without the event's entry.
 export function lines(of: Pick<Hold | Order, 'seats' | 'items'>, tiers: Tier[] = []): Line[] {
   const name = (id: string) => tiers.find(x => x.tierId === id)?.name ?? id
   return [
-    ...of.seats.toSorted((a, b) => a.seatId.localeCompare(b.seatId, undefined, { numeric: true })).map(s => ({ key: 's' + s.seatId, name: seatName(s.name, s.seatId), tier: name(s.tierId), price: s.price })),
-    ...(of.items ?? []).map(i => ({ key: 't' + i.tierId, name: `${i.quantity} × ${name(i.tierId)}`, tier: '', price: times(i.price, i.quantity) }))
+    ...of.seats.toSorted(byPlace).map(s => ({ key: 's' + s.seatId, name: seatName(s.name, s.seatId), tier: name(s.tierId), price: s.price })),
+    ...(of.items ?? []).toSorted(byPlace).map(i => ({ key: 't' + i.tierId, name: `${i.quantity} × ${name(i.tierId)}`, tier: '', price: times(i.price, i.quantity) }))
   ]
 }
 

@@ -1,5 +1,6 @@
 // What lies over the tiles and is drawn in every frame: names of sections, and the
 // seats that are chosen, pointed at, or spoken of.
+import type { Box } from './chart'
 import { FREE } from './picture'
 import type { Layer, Scene } from './tiles'
 import { css, mix, on } from './theme'
@@ -8,8 +9,8 @@ import { toScreen, type Size, type Viewport } from './viewport'
 /** Names are shown while a seat is smaller than this, in CSS pixels. */
 const NAMES_BELOW = 9
 const NAME_WIDTH = 150
-/** FEWEST is the share of sections whose names must fit for any to be shown. */
-const FEWEST = 0.6
+/** WIDER is how much wider than its section a name may be: it lies over its neighbours' seats, never over their names. */
+const WIDER = 2.5
 
 interface Sign { canvas: HTMLCanvasElement; width: number; height: number; soldOut: boolean }
 
@@ -21,7 +22,13 @@ export class Overlay {
   private readonly signs = new Map<number, Sign>()
   private free: Uint32Array | null = null
 
-  constructor(private readonly scene: Scene) {}
+  /** order is in which names are placed: every fourth section first, so that those that find room are spread. */
+  private readonly order: number[]
+
+  constructor(private readonly scene: Scene) {
+    const all = scene.chart.sections.map((_, i) => i)
+    this.order = [0, 2, 1, 3].flatMap(k => all.filter(i => i % 4 === k))
+  }
 
   /** recount is called when states changed. */
   recount(): void { this.free = null }
@@ -81,19 +88,17 @@ export class Overlay {
   private names(ctx: CanvasRenderingContext2D, v: Viewport, size: Size): void {
     const { chart } = this.scene
     if (chart.sections.length < 2) return
-    const free = this.count()
-    // A name that does not fit its section would cover another one's; where only a few fit, none help.
-    const fits = chart.sections.map((s, i) => {
-      const sign = this.sign(i, free[i] === 0)
-      return sign.width <= (s.box.right - s.box.left + chart.pitch) * v.scale * 1.05 && sign.height <= (s.box.bottom - s.box.top + chart.pitch) * v.scale
-    })
-    if (fits.filter(f => f).length < fits.length * FEWEST) return
-    for (let i = 0; i < chart.sections.length; i++) {
+    const free = this.count(), taken: Box[] = []
+    for (const i of this.order) {
       const s = chart.sections[i]!, at = toScreen(v, s.middle.x, s.middle.y)
       if (at.x < -80 || at.y < -20 || at.x > size.width + 80 || at.y > size.height + 20) continue
-      if (!fits[i]) continue
       const sign = this.sign(i, free[i] === 0)
-      ctx.drawImage(sign.canvas, Math.round(at.x - sign.width / 2), Math.round(at.y - sign.height / 2), sign.width, sign.height)
+      if (sign.width > (s.box.right - s.box.left + chart.pitch) * v.scale * WIDER) continue
+      const left = Math.round(at.x - sign.width / 2), top = Math.round(at.y - sign.height / 2)
+      const box = { left, top, right: left + sign.width, bottom: top + sign.height }
+      if (taken.some(b => b.left < box.right && b.right > box.left && b.top < box.bottom && b.bottom > box.top)) continue
+      taken.push(box)
+      ctx.drawImage(sign.canvas, left, top, sign.width, sign.height)
     }
   }
 

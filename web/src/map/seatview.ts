@@ -43,6 +43,8 @@ export class SeatView {
   private readonly overlay: Overlay
   private size: Size = { width: 0, height: 0 }
   private viewport: Viewport = { x: 0, y: 0, scale: 1 }
+  /** told is the viewport that the page was told about last. */
+  private told: Viewport | null = null
   private limits: Limits = { min: 0.001, max: 1000 }
   private layer!: Layer
   /** whole is the layer that shows all of the chart; it stands in where others are not drawn yet. */
@@ -284,8 +286,9 @@ export class SeatView {
   }
 
   private hover(x: number, y: number): void {
-    const seat = this.seatSize >= 6 ? this.seatAt(x, y) : -1
-    this.canvas.classList.toggle('pointing', seat >= 0 && this.seatSize >= PICKABLE)
+    // Where a tap only comes nearer, a seat's name would promise more.
+    const seat = this.seatSize >= PICKABLE ? this.seatAt(x, y) : -1
+    this.canvas.classList.toggle('pointing', seat >= 0)
     this.point(seat, 'mouse')
   }
 
@@ -356,7 +359,9 @@ export class SeatView {
       this.complete = true
       this.events.painted()
     }
-    if (moving) {
+    // Whoever wants no motion gets there in one step, which is a move as well.
+    if (moving || this.told !== this.viewport) {
+      this.told = this.viewport
       this.events.moved()
       if (this.overlay.pointed >= 0) this.tell('mouse')
     }
@@ -451,7 +456,22 @@ export class SeatView {
         this.standIn(left, top, right, bottom, x0, y0)
       }
     }
+    // Until there is a first picture, half of it would look like all there is.
+    if (!this.complete && !tiles.every(t => t.shown)) return this.outline()
     this.overlay.draw(ctx, this.viewport, this.size, this.layer, stretch === 1)
+  }
+
+  /** outline shows where the sections are. */
+  private outline(): void {
+    const { ctx, chart, scene: { theme, ratio } } = this, p = chart.pitch / 2
+    ctx.setTransform(ratio, 0, 0, ratio, 0, 0)
+    ctx.fillStyle = css(theme.line)
+    ctx.beginPath()
+    for (const { box } of chart.sections) {
+      const a = toScreen(this.viewport, box.left - p, box.top - p), b = toScreen(this.viewport, box.right + p, box.bottom + p)
+      ctx.roundRect(a.x, a.y, b.x - a.x, b.y - a.y, 3)
+    }
+    ctx.fill()
   }
 
   /** standIn fills the place of a tile that is not drawn yet from another layer. */

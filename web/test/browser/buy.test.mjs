@@ -1,7 +1,7 @@
 // From the event to the ticket, and what can go another way at the bank.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { charges, makeEvent } from './lib/demo.mjs'
+import { charges, mailTo, makeEvent } from './lib/demo.mjs'
 import { cards, desktop, phone } from './lib/people.mjs'
 import { stage, withPeople } from './lib/stage.mjs'
 
@@ -34,6 +34,28 @@ test('a phone in Chinese: sign in, queue, reload while waiting, seats, ticket', 
     assert.match(order, /^ord_/)
     assert.equal(await p.page.getByRole('img', { name: /QR/ }).count(), 2)
     await p.fits()
+  })
+})
+
+test('signing in at the queue: a mistyped address, then a second code', async () => {
+  const event = await makeEvent(s.demo, { queue: true, rate: 20 })
+  await withPeople(s, [{ size: phone }], async p => {
+    const { page, own } = p
+    await p.go(`/events/${event.id}/queue?lang=${p.lang}`)
+    await page.getByLabel(own.email).fill(`mistyped-${p.email}`)
+    await p.button(own.sendCode).click()
+    await p.button(own.otherAddress).click()
+    await page.getByLabel(own.email).fill(p.email)
+    await p.button(own.sendCode).click()
+    const first = await mailTo(s.demo, p.email)
+    await p.button(own.sendAgain).click()
+    const second = await mailTo(s.demo, p.email, Number(first.id))
+    assert.equal(await page.getByLabel(own.email).inputValue(), p.email)
+    await p.fits()
+    await p.accessible()
+    await page.getByLabel(own.code).fill(/\b\d{6}\b/.exec(second.text)[0])
+    await p.button(own.signIn).click()
+    await p.link(own.enter).waitFor()
   })
 })
 

@@ -50,6 +50,31 @@ for (const [name, off] of [['an hour ahead', hour], ['an hour behind', -hour]]) 
   })
 }
 
+test('P16: an answer out of a cache, with an old Date, does not set a countdown back', async () => {
+  const event = await makeEvent(s.demo)
+  await withPeople(s, [{}], async p => {
+    await p.signIn(`/events/${event.id}`)
+    await p.openSeats(event)
+    await p.hold('A-1')
+    const { holdId } = (await p.call('GET', `/v1/events/${event.id}/holds`)).body.holds[0]
+    const path = `/v1/events/${event.id}`
+    let answered = 0
+    await p.page.route(u => u.pathname === path, async route => {
+      const response = await route.fetch()
+      await route.fulfill({ response, headers: { ...response.headers(), date: new Date(Date.now() - 107_000).toUTCString() } })
+      answered++
+    })
+    // What a page does when it is shown again: it asks for the hold, then for the event.
+    const seen = p.page.waitForResponse(r => new URL(r.url()).pathname === path)
+    await p.page.evaluate(() => dispatchEvent(new Event('online')))
+    await (await seen).finished()
+    const face = '.countdown .face'
+    await p.page.waitForFunction(([face, was]) => document.querySelector(face).innerText !== was, [face, await p.page.locator(face).innerText()])
+    await agrees(p, `/v1/holds/${holdId}`)
+    assert.ok(answered > 0)
+  })
+})
+
 test('P16: the end of a hold comes by the server, and the page says so', async () => {
   const event = await makeEvent(s.demo)
   await withPeople(s, [{}], async p => {

@@ -193,7 +193,7 @@ export class Shop {
     // Somebody else has it: better said now than after the next click.
     this.picked = this.picked.filter(i => !lost.includes(i))
     this.key = newKey()
-    this.note = t('lostSeat', { seat: lost.map(i => this.seatName(i)).join(', ') })
+    this.note = t('lostSeat', { seat: lost.map(i => this.seatName(i)).join(t('listSeparator')) })
   }
 
   /** wake looks again after the page was away: asleep, hidden, or in the browser's cache. */

@@ -37,6 +37,6 @@ const simulator = {
 
 /** ownWords are the words of both, with ahead as a pattern. */
 export function ownWords(lang) {
-  const { join, enter, ahead, aheadOne, next } = waiting[lang]
-  return { ...simulator[lang], join, enter, ahead: new RegExp([ahead, aheadOne, next].join('|')) }
+  const { ahead, aheadOne, next } = waiting[lang]
+  return { ...waiting[lang], ...simulator[lang], ahead: new RegExp([ahead, aheadOne, next].join('|')) }
 }
