@@ -11,7 +11,7 @@ import { between, clamp, fit, glide, pan, shown, toChart, toScreen, zoom, type L
 const BUDGET_MOVING = 5
 const BUDGET_RESTING = 18
 /** BUDGET_MENDING is how many milliseconds of the page a frame of changes takes at once. */
-const BUDGET_MENDING = 3
+const BUDGET_MENDING = 2
 /** SETTLE is how long after the last zoom the tiles are drawn at the new scale. */
 const SETTLE = 130
 /** A layer is stretched this much before another is drawn in the middle of a move. */
