@@ -7,16 +7,19 @@ package ledger
 const (
 	// The time is a sub-select: a bare clock_timestamp() is volatile and no index
 	// condition, so that every live hold of the event would be read per group.
-	//
+	// Ordered by the index alone: with one more column, and no statistics, every due
+	// hold was read and sorted (10.6 ms a group behind 25,000 of them, now 0.4).
 	// $2 are freed, $3 once any is late by two seconds: then no group may put it off.
 	sqlDueHolds = `
+WITH oldest AS (
+    SELECT expires_at AS at FROM hold
+    WHERE event_id = $1 AND status = 'held' AND expires_at <= (SELECT clock_timestamp())
+    ORDER BY expires_at LIMIT 1)
 SELECT hold_id, account_id, seat_ids, standing_ids
 FROM hold
-WHERE event_id = $1 AND status = 'held' AND expires_at <= (SELECT clock_timestamp())
-ORDER BY expires_at, hold_id
-LIMIT (SELECT CASE WHEN EXISTS (
-    SELECT FROM hold WHERE event_id = $1 AND status = 'held' AND expires_at <= (SELECT clock_timestamp() - interval '2 s'))
-    THEN $3::bigint ELSE $2::bigint END)`
+WHERE event_id = $1 AND status = 'held' AND expires_at >= (SELECT at FROM oldest) AND expires_at <= (SELECT clock_timestamp())
+ORDER BY expires_at
+LIMIT (SELECT CASE WHEN at <= clock_timestamp() - interval '2 s' THEN $3::bigint ELSE $2::bigint END FROM oldest)`
 
 	sqlResolveHolds = `
 SELECT h.hold_id, h.account_id, h.seat_ids, h.standing_ids
