@@ -36,9 +36,9 @@ type page struct {
 	// CancelURL is where a buyer goes who pays with no card; "" offers no such way.
 	CancelURL string
 	// Minor and Currency are the amount as it came.
-	Minor, Currency string
-	Number, Expiry, CVC                     string
-	Cards                                   []testCard
+	Minor, Currency     string
+	Number, Expiry, CVC string
+	Cards               []testCard
 	// Of the challenge page.
 	Intent string
 	Open   bool
