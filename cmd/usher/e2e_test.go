@@ -415,13 +415,23 @@ func (r *running) checkCommands(t *testing.T) {
 		"--starts-at", "2027-03-01 20:00", "--time-zone", "Europe/Berlin", "--currency", "EUR", "--no-queue", "--price", "bar=1500")
 	r.usher(t, exitOK, "Bar 酒吧", "event", "list")
 	r.usher(t, exitOK, "published", "event", "publish", "evt_6", "--reason", "ready")
+	admin := caller{t: t, base: r.URL, token: r.AdminToken}
+	rules := func(status int, closes any) []byte {
+		return admin.must(status, "PATCH", "/v1/admin/events/evt_6/rules", map[string]any{"rules": map[string]any{"saleClosesAt": closes}, "reason": "e2e"}).raw
+	}
+	rules(400, "2020-01-01T00:00:00Z")
+	if raw := rules(200, "2030-01-01T00:00:00Z"); !bytes.Contains(raw, []byte(`"saleClosesAt":"2030-01-01T00:00:00Z"`)) {
+		t.Errorf("the sale's end: %s", raw)
+	}
+	if raw := rules(200, nil); bytes.Contains(raw, []byte("saleClosesAt")) {
+		t.Errorf("null does not take the sale's end away: %s", raw)
+	}
 	for _, move := range []struct{ verb, sale string }{{"open", "open"}, {"pause", "paused"}, {"resume", "open"}, {"close", "closed"}} {
 		r.usher(t, exitOK, "its sale is "+move.sale, "event", move.verb, "evt_6")
 	}
 	r.usher(t, exitOK, `"sale": "closed"`, "event", "status", "evt_6")
 	r.usher(t, exitRefused, "state_conflict", "event", "open", "evt_6")
 	r.usher(t, exitRefused, "not_found", "event", "status", "evt_99")
-	admin := caller{t: t, base: r.URL, token: r.AdminToken}
 	actions := admin.must(200, "GET", "/v1/admin/actions?target=evt_6", nil)
 	for _, verb := range []string{"event.import", "event.prices", "event.publish", "event.close"} {
 		if !bytes.Contains(actions.raw, []byte(verb)) {

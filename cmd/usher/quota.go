@@ -111,7 +111,7 @@ func (q *quotaAnswer) print(out io.Writer) error {
 type quotaCmd struct {
 	tierFlags `embed:""`
 
-	Move   int    `help:"Move so many free places." placeholder:"PLACES" and:"move"`
+	Move   *int   `help:"Move so many free places." placeholder:"PLACES" and:"move"`
 	From   int    `help:"From this bucket." placeholder:"BUCKET" and:"move"`
 	To     int    `help:"To this one; it is made if it is not there." placeholder:"BUCKET" and:"move"`
 	Reason string `help:"Why, for the list of actions." and:"move"`
@@ -124,8 +124,8 @@ func (c *quotaCmd) Run(p *process) error {
 		return err
 	}
 	var q quotaAnswer
-	if c.Move != 0 {
-		body := map[string]any{"from": c.From, "to": c.To, "quantity": c.Move, "reason": c.Reason}
+	if c.Move != nil {
+		body := map[string]any{"from": c.From, "to": c.To, "quantity": *c.Move, "reason": c.Reason}
 		err = client.call(p.ctx, "POST", c.path()+"/quota/move", body, &q)
 	} else {
 		err = client.call(p.ctx, "GET", c.path()+"/quota", nil, &q)

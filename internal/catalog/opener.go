@@ -2,8 +2,11 @@ package catalog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"usher"
 	"usher/internal/pg"
@@ -19,13 +22,14 @@ const (
 	openTimeout = 5 * time.Second
 )
 
-// runOpener opens queues and sales at their times, in one process at a time. The
+// runOpener opens and closes queues and sales at their times, in one process at a time. The
 // lease lives with the rooms: the directory may be away when a sale opens.
 func (c *Catalog) runOpener(ctx context.Context) {
 	_ = work.Leader(ctx, c.homes.Room, "catalog.opener", func(ctx context.Context) error {
 		done := map[usher.EventID]bool{}
 		for {
 			next := c.openAll(ctx, done)
+			c.closeAll(ctx)
 			t := time.NewTimer(next)
 			select {
 			case <-ctx.Done():
@@ -63,6 +67,41 @@ func (c *Catalog) openAll(ctx context.Context, done map[usher.EventID]bool) time
 		}
 	}
 	return next
+}
+
+const sqlOverSales = `
+SELECT event_id FROM event_rules
+WHERE sale_closes_at <= clock_timestamp() AND sale IN ('scheduled', 'open', 'paused')`
+
+// closeAll closes the sales whose end has passed by their home's clock, as an
+// operator would: the ledger refuses their holds already, and nobody is to wait for
+// that in a queue.
+func (c *Catalog) closeAll(ctx context.Context) {
+	for _, shard := range c.homes.Shards() {
+		rows, err := shard.Pool.Query(ctx, sqlOverSales)
+		if err == nil {
+			var over []usher.EventID
+			if over, err = pgx.CollectRows(rows, pgx.RowTo[usher.EventID]); err == nil {
+				for _, id := range over {
+					err = errors.Join(err, c.closeOver(ctx, id))
+				}
+			}
+		}
+		if err != nil && ctx.Err() == nil {
+			c.log.WarnContext(ctx, "sales that are over cannot be closed yet", "shard", shard.Number, "error", err)
+		}
+	}
+}
+
+// closeOver closes one sale that is over. An event whose publication is unfinished
+// is nobody's yet.
+func (c *Catalog) closeOver(ctx context.Context, id usher.EventID) error {
+	own, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	if err := c.Close(own, id); err != nil && usher.CodeOf(err) != usher.CodeStateConflict {
+		return fmt.Errorf("close %s: %w", id, err)
+	}
+	return nil
 }
 
 const sqlShardNow = `SELECT clock_timestamp()`

@@ -46,18 +46,35 @@ func (c *Catalog) checkNotOver(ctx context.Context, id usher.EventID) error {
 	if err != nil || rules.SaleClosesAt == nil || rules.Sale == usher.SaleOpen {
 		return err
 	}
+	over, err := c.over(ctx, id, *rules.SaleClosesAt)
+	if over {
+		err = usher.Errorf(usher.CodeStateConflict, "the sale ended at %s: change saleClosesAt first, or take it away with null", rules.SaleClosesAt.UTC().Format(time.RFC3339))
+	}
+	return err
+}
+
+// CheckCloses refuses an end of the sale that has passed by the clock of the event's
+// home: the sale would be closed for good at once, which Close says more plainly. It
+// fails with CodeInvalidRequest, CodeNotFound and CodeUnavailable.
+func (c *Catalog) CheckCloses(ctx context.Context, id usher.EventID, at time.Time) error {
+	over, err := c.over(ctx, id, at)
+	if over {
+		err = usher.Errorf(usher.CodeInvalidRequest, "saleClosesAt is past: %s; to end the sale now, close it", at.UTC().Format(time.RFC3339))
+	}
+	return err
+}
+
+// over reports whether a time has passed by the clock of the event's home.
+func (c *Catalog) over(ctx context.Context, id usher.EventID, at time.Time) (bool, error) {
 	pool, err := c.homes.Shard(ctx, id)
 	if err != nil {
-		return err
+		return false, err
 	}
 	var now time.Time
 	if err := pool.QueryRow(ctx, sqlShardNow).Scan(&now); err != nil {
-		return fmt.Errorf("read time of %s: %w", id, pg.Unavailable(err))
+		return false, fmt.Errorf("read time of %s: %w", id, pg.Unavailable(err))
 	}
-	if !now.Before(*rules.SaleClosesAt) {
-		return usher.Errorf(usher.CodeStateConflict, "the sale ended at %s: change saleClosesAt first", rules.SaleClosesAt.UTC().Format(time.RFC3339))
-	}
-	return nil
+	return !now.Before(at), nil
 }
 
 // Pause stops admission and new holds; buyers may finish what they hold. It

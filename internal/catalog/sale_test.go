@@ -153,6 +153,38 @@ func TestOpenAfterTheEnd(t *testing.T) {
 	h.wantSale(e.ID, usher.SalePaused, usher.QueuePaused)
 }
 
+// A sale whose end has passed closes by itself, and its room with it, whether it was
+// open or paused.
+func TestClosesByItself(t *testing.T) {
+	h := newHouse(t)
+	ctx := t.Context()
+	named := func(slug string) catalog.Event {
+		n := concert()
+		n.Slug = slug
+		return h.published(n)
+	}
+	open, paused, lasting := named("open"), named("paused"), named("lasting")
+	for _, e := range []catalog.Event{open, paused, lasting} {
+		if err := h.Open(ctx, e.ID); err != nil {
+			t.Fatalf("open: %v", err)
+		}
+	}
+	if err := h.Pause(ctx, paused.ID); err != nil {
+		t.Fatalf("pause: %v", err)
+	}
+	closes := h.databaseNow()
+	for e, at := range map[usher.EventID]time.Time{open.ID: closes, paused.ID: closes, lasting.ID: closes.Add(time.Hour)} {
+		if _, err := h.ledger.ChangeRules(ctx, e, func(r *usher.Rules) { r.SaleClosesAt = &at }); err != nil {
+			t.Fatalf("rules: %v", err)
+		}
+	}
+	h.run()
+	h.until(open.ID, usher.SaleClosed)
+	h.until(paused.ID, usher.SaleClosed)
+	h.wantSale(open.ID, usher.SaleClosed, usher.QueueClosed)
+	h.wantSale(lasting.ID, usher.SaleOpen, usher.QueueOpen)
+}
+
 // databaseNow is the time that counts.
 func (h *house) databaseNow() (now time.Time) {
 	h.t.Helper()

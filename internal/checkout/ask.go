@@ -3,6 +3,7 @@ package checkout
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"usher/internal/fault"
@@ -74,7 +75,13 @@ func (r *run) answer(ctx context.Context, c call, send func() payment.Outcome) e
 	r.c.metrics.answered(c, o.Kind, time.Since(begin))
 	switch o.Kind {
 	case payment.Rejected:
-		r.log.ErrorContext(ctx, "provider rejected a request", "call", string(c), "answer", o)
+		// An authorization carries what the buyer sent: a token that the provider does
+		// not know is no fault of ours.
+		level := slog.LevelError
+		if c == callAuthorize {
+			level = slog.LevelWarn
+		}
+		r.log.Log(ctx, level, "provider rejected a request", "call", string(c), "order", r.v.op.Order, "answer", o)
 	case payment.Unknown, payment.NotExecuted:
 		r.log.WarnContext(ctx, "provider gave no definite answer", "call", string(c), "answer", o)
 	}

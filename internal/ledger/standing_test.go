@@ -61,7 +61,8 @@ func (h *hall) field(l *ledger.Ledger, a usher.AccountID, key string, items []le
 }
 
 func TestStandingOrder(t *testing.T) {
-	h := newField(t, 10, 3, nil)
+	// Nine places: after four are sold, six are free only if the four come back.
+	h := newField(t, 9, 3, nil)
 	a := usher.NewAccountID()
 	hold, err := h.field(h.Ledger, a, "k", []ledger.Item{{Tier: "lawn", Quantity: 4}}, seatIDs(1, 2)...)
 	if err != nil {
@@ -84,6 +85,8 @@ func TestStandingOrder(t *testing.T) {
 	if len(o.Items) != 1 || o.Items[0].Quantity != 4 || len(o.Seats) != 2 {
 		t.Errorf("order %+v", o)
 	}
+	_, err = h.field(h.Ledger, usher.NewAccountID(), "k1", lawn(6))
+	wantCode(t, err, usher.CodeSeatsUnavailable)
 	if _, err := h.CancelOrder(t.Context(), ledger.CancelOrder{Order: o.ID, By: staff}); err != nil {
 		t.Fatal(err)
 	}

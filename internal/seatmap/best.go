@@ -73,6 +73,18 @@ func (c *Chart) Best(free func(ordinal int) bool, w Wish, n, spread int) [][]ush
 	return out
 }
 
+// checkWish refuses a wish that no state of the hall could grant: a word misspelt is
+// not a hall sold out.
+func (c *Chart) checkWish(w Wish) error {
+	if w.Tier != "" && !slices.ContainsFunc(c.tiers, func(t Tier) bool { return t.ID == w.Tier }) {
+		return usher.Errorf(usher.CodeInvalidRequest, "best.tierId: this event has no seats of a tier %q", string(w.Tier))
+	}
+	if w.Section != "" && !slices.ContainsFunc(c.rows, func(r Row) bool { return r.Section == w.Section }) {
+		return usher.Errorf(usher.CodeInvalidRequest, "best.section: this event has no section %q", w.Section)
+	}
+	return nil
+}
+
 func overlaps(taken map[int]bool, first, n int) bool {
 	for i := range n {
 		if taken[first+i] {
@@ -252,6 +264,9 @@ func (h *Hub) Best(ctx context.Context, event usher.EventID, w Wish, n, spread i
 	}
 	_, v, err := h.loaded(ctx, event)
 	if err != nil {
+		return nil, err
+	}
+	if err := v.chart.checkWish(w); err != nil {
 		return nil, err
 	}
 	return v.chart.Best(func(i int) bool { return shown(v.packed, i) == shownAvailable }, w, n, spread), nil

@@ -2,7 +2,10 @@ package seatmap
 
 import (
 	"strconv"
+	"strings"
 	"testing"
+
+	"usher"
 )
 
 // The chart that everybody looks at stays in memory, however many others come by.
@@ -20,5 +23,21 @@ func TestChartInUseIsKept(t *testing.T) {
 	}
 	if len(s.byHash) != chartsCached || len(s.order) != chartsCached {
 		t.Errorf("%d charts, %d in order", len(s.byHash), len(s.order))
+	}
+}
+
+// A wish that no hall of this chart could grant is refused as such, whatever is free.
+func TestWishIsOfThisChart(t *testing.T) {
+	c := Club()
+	for _, w := range []Wish{{}, {Tier: TierClubFront}, {Section: c.rows[0].Section}} {
+		if err := c.checkWish(w); err != nil {
+			t.Errorf("%+v: %v", w, err)
+		}
+	}
+	for word, w := range map[string]Wish{"fornt": {Tier: "fornt"}, "Balcony": {Tier: TierClubFront, Section: "Balcony"}} {
+		err := c.checkWish(w)
+		if usher.CodeOf(err) != usher.CodeInvalidRequest || !strings.Contains(err.Error(), word) {
+			t.Errorf("%+v: %v", w, err)
+		}
 	}
 }

@@ -143,4 +143,5 @@ type Catalog interface {
 	Close(ctx context.Context, id usher.EventID) error
 	Cancel(ctx context.Context, id usher.EventID) error
 	End(ctx context.Context, id usher.EventID) error
+	CheckCloses(ctx context.Context, id usher.EventID, at time.Time) error
 }

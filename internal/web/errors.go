@@ -183,15 +183,22 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	writeProblem(w, p)
 }
 
+// statusGone is what a request counts as whose client went away before its answer:
+// nobody reads it, and it is no failure of ours (nginx, "499").
+const statusGone = 499
+
 // report makes the problem of err, stamps it with the request's id, and logs
 // the cause of a failure of ours.
 func (s *Server) report(ctx context.Context, err error) *Problem {
 	p := problemOf(err)
+	if errors.Is(ctx.Err(), context.Canceled) && p.Status >= http.StatusInternalServerError {
+		p.Status = statusGone
+	}
 	if q := requestOf(ctx); q != nil {
 		p.RequestID = q.id
 		q.code = p.Code
 	}
-	if p.Status >= http.StatusInternalServerError && !errors.Is(ctx.Err(), context.Canceled) {
+	if p.Status >= http.StatusInternalServerError {
 		level := slog.LevelWarn
 		if p.Code == usher.CodeInternal {
 			level = slog.LevelError

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"encoding/json"
 	"mime"
 	"net/http"
 	"time"
@@ -18,14 +19,37 @@ import (
 // ruleFields are the rules that an event may be given; what is left out takes
 // the default.
 type ruleFields struct {
-	AdmissionRequired    *bool      `json:"admissionRequired,omitempty" doc:"Whether buying begins in a queue"`
-	PurchaseLimit        *int       `json:"purchaseLimit,omitempty" minimum:"1" maximum:"1000"`
-	HoldSeconds          *int       `json:"holdSeconds,omitempty" minimum:"1" maximum:"86400"`
-	GraceSeconds         *int       `json:"graceSeconds,omitempty" minimum:"0" maximum:"86400"`
-	PayMarginSeconds     *int       `json:"payMarginSeconds,omitempty" minimum:"0" maximum:"86400"`
-	PendingPerAccountMax *int       `json:"pendingPerAccountMax,omitempty" minimum:"1" maximum:"1000"`
-	PendingPerEventMax   *int       `json:"pendingPerEventMax,omitempty" minimum:"1" maximum:"1000000"`
-	SaleClosesAt         *time.Time `json:"saleClosesAt,omitempty"`
+	AdmissionRequired    *bool     `json:"admissionRequired,omitempty" doc:"Whether buying begins in a queue"`
+	PurchaseLimit        *int      `json:"purchaseLimit,omitempty" minimum:"1" maximum:"1000"`
+	HoldSeconds          *int      `json:"holdSeconds,omitempty" minimum:"1" maximum:"86400"`
+	GraceSeconds         *int      `json:"graceSeconds,omitempty" minimum:"0" maximum:"86400"`
+	PayMarginSeconds     *int      `json:"payMarginSeconds,omitempty" minimum:"0" maximum:"86400"`
+	PendingPerAccountMax *int      `json:"pendingPerAccountMax,omitempty" minimum:"1" maximum:"1000"`
+	PendingPerEventMax   *int      `json:"pendingPerEventMax,omitempty" minimum:"1" maximum:"1000000"`
+	SaleClosesAt         clearable `json:"saleClosesAt,omitzero" doc:"When the sale closes by itself, for good; null takes it away"`
+}
+
+// clearable is a time that may be left out, given, or taken away by null.
+type clearable struct {
+	given bool
+	at    *time.Time
+}
+
+// UnmarshalJSON is called for null, too.
+func (c *clearable) UnmarshalJSON(b []byte) error {
+	c.given = true
+	return json.Unmarshal(b, &c.at)
+}
+
+// MarshalJSON writes the time or null.
+func (c clearable) MarshalJSON() ([]byte, error) { return json.Marshal(c.at) }
+
+// IsZero reports a time that was left out.
+func (c clearable) IsZero() bool { return !c.given && c.at == nil }
+
+// Schema describes it for the API.
+func (clearable) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeString, Format: "date-time", Nullable: true}
 }
 
 // apply changes the rules that are given.
@@ -49,8 +73,8 @@ func (f ruleFields) apply(r *usher.Rules) {
 	seconds(&r.HoldTime, f.HoldSeconds)
 	seconds(&r.Grace, f.GraceSeconds)
 	seconds(&r.PayMargin, f.PayMarginSeconds)
-	if f.SaleClosesAt != nil {
-		r.SaleClosesAt = f.SaleClosesAt
+	if f.SaleClosesAt.given {
+		r.SaleClosesAt = f.SaleClosesAt.at
 	}
 }
 
@@ -333,7 +357,7 @@ func rulesView(r usher.Rules) *ruleFields {
 	return &ruleFields{
 		AdmissionRequired: &r.AdmissionRequired, PurchaseLimit: &r.PurchaseLimit, HoldSeconds: seconds(r.HoldTime),
 		GraceSeconds: seconds(r.Grace), PayMarginSeconds: seconds(r.PayMargin), PendingPerAccountMax: &r.PendingPerAccountMax,
-		PendingPerEventMax: &r.PendingPerEventMax, SaleClosesAt: utc(r.SaleClosesAt),
+		PendingPerEventMax: &r.PendingPerEventMax, SaleClosesAt: clearable{at: utc(r.SaleClosesAt)},
 	}
 }
 
@@ -413,6 +437,11 @@ func (s *Server) setPrices(ctx context.Context, in *pricesInput) (*adminEventOut
 func (s *Server) changeRules(ctx context.Context, in *rulesInput) (*adminEventOutput, error) {
 	if in.Body.Rules.AdmissionRequired != nil {
 		return nil, usher.Errorf(usher.CodeInvalidRequest, "admissionRequired is fixed when the event is created")
+	}
+	if at := in.Body.Rules.SaleClosesAt.at; at != nil {
+		if err := s.draftOr(ctx, in.Event.EventID, s.deps.Catalog.CheckCloses(ctx, in.Event.EventID, *at)); err != nil {
+			return nil, err
+		}
 	}
 	err := s.act(ctx, "event.rules", in.Event.EventID, in.Body.Reason, in.Body.Rules, func(ctx context.Context) error {
 		_, err := s.deps.Ledger.ChangeRules(ctx, in.Event.EventID, in.Body.Rules.apply)

@@ -1,11 +1,13 @@
 package web_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync"
@@ -389,6 +391,34 @@ func TestPanicIsCountedAndTellsNothing(t *testing.T) {
 	}
 	if !strings.Contains(w.logText(), "the secret of db-7") {
 		t.Error("the panic is not logged")
+	}
+}
+
+// A buyer who goes away before the answer makes no failure of ours, and no line that
+// nobody can act on; an answer that fails for somebody who waits does.
+func TestClientThatIsGone(t *testing.T) {
+	for _, gone := range []bool{true, false} {
+		w := newWorld(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		w.ledger.placeHold = func(ledger.PlaceHold) (ledger.Hold, error) {
+			if gone {
+				cancel()
+			}
+			return ledger.Hold{}, errors.New("broken pipe")
+		}
+		r := httptest.NewRequestWithContext(ctx, http.MethodPost, holdsPath, strings.NewReader(`{"seatIds":["A-1"],"idempotencyKey":"k"}`))
+		r.Header.Set("Authorization", "Bearer "+aliceToken)
+		r.Header.Set("Content-Type", "application/json")
+		answer := httptest.NewRecorder()
+		w.server.ServeHTTP(answer, r)
+		want, said := http.StatusInternalServerError, true
+		if gone {
+			want, said = 499, false
+		}
+		if answer.Code != want || strings.Contains(w.logText(), "broken pipe") != said {
+			t.Errorf("gone %v: %d, log %s", gone, answer.Code, w.logText())
+		}
 	}
 }
 

@@ -1,1 +1,1 @@
-import{Dt as e,Et as t,N as n,y as r}from"./shared.js";import{t as i}from"./Mine.js";function a(r,a){e(a,!0);let o=n();i(r,{get events(){return o.events}}),t()}r(a);
+import{Dt as e,Ot as t,P as n,y as r}from"./shared.js";import{t as i}from"./Mine.js";function a(r,a){t(a,!0);let o=n();i(r,{get events(){return o.events}}),e()}r(a);

@@ -39,6 +39,17 @@ const open = (status: number) => status === 0 || status === 429 || status === 50
 
 export const sleep = (seconds: number) => new Promise<void>(done => setTimeout(done, seconds * 1000))
 
+// patience is a sleep that a connection which comes back ends.
+const patience = (seconds: number) => new Promise<void>(done => {
+  const end = () => {
+    clearTimeout(timer)
+    globalThis.removeEventListener?.('online', end)
+    done()
+  }
+  const timer = setTimeout(end, seconds * 1000)
+  globalThis.addEventListener?.('online', end)
+})
+
 // backoff is how long to wait before the next try, in seconds: twice as long each
 // time, never less than the server asked for, and not the same for everybody.
 export function backoff(turn: number, asked = 0, most = 8): number {
@@ -51,7 +62,7 @@ export async function sure<T = unknown>(method: string, path: string, body?: unk
   for (let turn = 0; ; turn++) {
     const r = await call<T>(method, path, body, headers)
     if (!open(r.status) || turn === 6) return r
-    await sleep(backoff(turn, r.wait))
+    await patience(backoff(turn, r.wait))
   }
 }
 
@@ -69,6 +80,12 @@ export function problemText(r: Answer<unknown>): string {
   if (has(code)) return t(code)
   if (r.status >= 500) return t('unavailable')
   return r.problem?.detail || r.problem?.title || t('unavailable')
+}
+
+// lookText words why there is no news, for a page that only looks: nothing was asked
+// for that might have been done.
+export function lookText(r: Answer<unknown>): string {
+  return r.status === 0 ? t('noConnection') : problemText(r)
 }
 
 // toSignIn leaves for the sign-in page, which leads back to where we are.

@@ -34,7 +34,9 @@ export const admission = (event: string): Admission | null => read('admission:' 
 export const keepAdmission = (event: string, a: Admission): void => write('admission:' + event, a)
 export const forgetAdmission = (event: string): void => drop('admission:' + event)
 
-// A request for places that was sent and not answered yet, with its key.
-export const asked = (event: string): (Asked & { idempotencyKey: string }) | null => read('asked:' + event)
-export const keepAsked = (event: string, a: Asked & { idempotencyKey: string }): void => write('asked:' + event, a)
+// A request for places that was sent and not answered yet, with its key; refused is
+// one that was answered by asking who the buyer is.
+type Kept = Asked & { idempotencyKey: string; refused?: boolean }
+export const asked = (event: string): Kept | null => read('asked:' + event)
+export const keepAsked = (event: string, a: Kept): void => write('asked:' + event, a)
 export const forgetAsked = (event: string): void => drop('asked:' + event)

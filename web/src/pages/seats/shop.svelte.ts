@@ -356,7 +356,11 @@ export class Shop {
 
   private async answered(r: Answer<Hold>, asked: memory.Asked): Promise<void> {
     if (r.body) return this.held(r.body)
-    if (r.problem?.code === 'unauthenticated') return toSignIn()
+    if (r.problem?.code === 'unauthenticated') {
+      const kept = memory.asked(data.eventId)
+      if (kept) memory.keepAsked(data.eventId, { ...kept, refused: true })
+      return toSignIn()
+    }
     const open = r.status === 0 || r.status === 429 || r.status >= 500
     if (open) {
       // Nobody knows whether it was done: the key stays, and a hold that came about is found.
@@ -448,7 +452,7 @@ export class Shop {
     for (const i of asked.items ?? []) this.counts[i.tierId] = i.quantity
     this.key = asked.idempotencyKey
     if (asked.seatIds?.length) this.restored = asked.seatIds
-    this.trouble = t('asBefore')
+    if (!asked.refused) this.trouble = t('asBefore')
   }
 
   private restored: string[] = []
