@@ -141,9 +141,8 @@ func counts(items []*item) bool {
 
 // dueFor says how many due holds a group frees before it decides. A lapsed seat
 // sells by its deadline alone, so many buyers do not wait for what can be done
-// later: with six seats a hold and as many lapsing as are placed, p99 fell from 501,
-// 126 and 381 ms to 135, 70 and 136 (docs/performance.md). What is two seconds late
-// is freed all the same (sqlDueHolds), and all is before a count of what is left.
+// later. What is two seconds late is freed all the same (sqlDueHolds), and all is
+// before a count of what is left.
 func dueFor(items []*item) int {
 	if counts(items) {
 		return dueMax
