@@ -106,19 +106,27 @@ func (c *Catalog) closeOver(ctx context.Context, id usher.EventID) error {
 
 const sqlShardNow = `SELECT clock_timestamp()`
 
+// homeNow is the time by the clock of the event's home.
+func (c *Catalog) homeNow(ctx context.Context, id usher.EventID) (now time.Time, err error) {
+	pool, err := c.homes.Shard(ctx, id)
+	if err != nil {
+		return now, err
+	}
+	if err := pool.QueryRow(ctx, sqlShardNow).Scan(&now); err != nil {
+		return now, fmt.Errorf("read time of %s: %w", id, pg.Unavailable(err))
+	}
+	return now, nil
+}
+
 // openDue opens the event's queue and sale if their times have come by the clock
 // of its home. It goes by what ledger and room say, not by a memory of its own:
 // a sale that an operator paused or closed stays so, and an opening that crashed
 // between the two is finished. left is the time to the next opening, nil when
 // there is none to come.
 func (c *Catalog) openDue(ctx context.Context, e Event) (left *time.Duration, err error) {
-	pool, err := c.homes.Shard(ctx, e.ID)
+	now, err := c.homeNow(ctx, e.ID)
 	if err != nil {
 		return nil, err
-	}
-	var now time.Time
-	if err := pool.QueryRow(ctx, sqlShardNow).Scan(&now); err != nil {
-		return nil, fmt.Errorf("read time of %s: %w", e.ID, pg.Unavailable(err))
 	}
 	wait := func(at *time.Time) {
 		if d := at.Sub(now); left == nil || d < *left {

@@ -66,15 +66,8 @@ func (c *Catalog) CheckCloses(ctx context.Context, id usher.EventID, at time.Tim
 
 // over reports whether a time has passed by the clock of the event's home.
 func (c *Catalog) over(ctx context.Context, id usher.EventID, at time.Time) (bool, error) {
-	pool, err := c.homes.Shard(ctx, id)
-	if err != nil {
-		return false, err
-	}
-	var now time.Time
-	if err := pool.QueryRow(ctx, sqlShardNow).Scan(&now); err != nil {
-		return false, fmt.Errorf("read time of %s: %w", id, pg.Unavailable(err))
-	}
-	return !now.Before(at), nil
+	now, err := c.homeNow(ctx, id)
+	return err == nil && !now.Before(at), err
 }
 
 // Pause stops admission and new holds; buyers may finish what they hold. It
