@@ -11,13 +11,17 @@ const (
 	StockSoldOut   Stock = "soldOut"
 )
 
-// fewShare is the share of free places down to which few are left.
-const fewShare = 0.1
+// Few are left down to a tenth of the places, and always where two full orders
+// would take them all.
+const (
+	fewShare = 0.1
+	fewLeast = 2 * PlacesMax
+)
 
 // StockOf returns the word for so many free and held places of a total.
 func StockOf(free, held, total int) Stock {
 	switch {
-	case float64(free) > fewShare*float64(total):
+	case float64(free) > max(fewShare*float64(total), fewLeast):
 		return StockMany
 	case free > 0:
 		return StockFew

@@ -210,10 +210,11 @@ func TestStock(t *testing.T) {
 	for i := range sold {
 		sold[i] = 2
 	}
-	few := append([]byte{0}, sold...)
+	many := append(make([]byte, 2*usher.PlacesMax+1), 1, 2, 3)
+	few := append(make([]byte, 2*usher.PlacesMax), 1)
 	held := append([]byte{1}, sold...)
 	for want, seats := range map[usher.Stock][]byte{
-		usher.StockMany: {0, 1, 2, 3, 0}, usher.StockFew: few, usher.StockInBaskets: held, usher.StockSoldOut: sold,
+		usher.StockMany: many, usher.StockFew: few, usher.StockInBaskets: held, usher.StockSoldOut: sold,
 	} {
 		if got, err := countSeats(snapshot(seats...)); err != nil || got.word() != want {
 			t.Errorf("%v is %q, %v, want %q", seats, got.word(), err, want)
@@ -233,9 +234,9 @@ func TestStock(t *testing.T) {
 	if left.word() != usher.StockInBaskets {
 		t.Errorf("with one held it is %q", left.word())
 	}
-	left.add([]ledger.BucketState{{Bucket: 2, Available: 10}})
+	left.add([]ledger.BucketState{{Bucket: 2, Available: 13}})
 	if left.word() != usher.StockMany {
-		t.Errorf("with ten free of 41 it is %q", left.word())
+		t.Errorf("with thirteen free of 44 it is %q", left.word())
 	}
 }
 

@@ -17,7 +17,7 @@ type tierView struct {
 	Price  usher.Money      `json:"price,omitzero" doc:"Missing while a draft has none"`
 	// Capacity and Stock are those of standing tiers.
 	Capacity int         `json:"capacity,omitempty" doc:"How many places a standing tier has"`
-	Stock    usher.Stock `json:"stock,omitempty" enum:"many,few,soldOut" doc:"What is left of a standing tier, about a second old; a hint, holding decides. few: a tenth or less is free, or all that is left is held by others and may come back. Missing while nothing is sold or the event's home does not answer"`
+	Stock    usher.Stock `json:"stock,omitempty" enum:"many,few,soldOut" doc:"What is left of a standing tier, about a second old; a hint, holding decides. few: a tenth or less is free, or twelve places or fewer, or all that is left is held by others and may come back. Missing while nothing is sold or the event's home does not answer"`
 }
 
 // eventView is an event as everybody may see it.

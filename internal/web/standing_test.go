@@ -33,9 +33,11 @@ func TestStandingTiersOnTheWire(t *testing.T) {
 		bucket ledger.BucketState
 		want   string
 	}{
-		"all free":          {ledger.BucketState{Available: 10}, "many"},
-		"above a tenth":     {ledger.BucketState{Available: 2, Sold: 8}, "many"},
-		"a tenth":           {ledger.BucketState{Available: 1, Sold: 9}, "few"},
+		"all free":          {ledger.BucketState{Available: 200}, "many"},
+		"above a tenth":     {ledger.BucketState{Available: 21, Sold: 179}, "many"},
+		"a tenth":           {ledger.BucketState{Available: 20, Sold: 180}, "few"},
+		"above two orders":  {ledger.BucketState{Available: 13, Sold: 2}, "many"},
+		"two orders":        {ledger.BucketState{Available: 12, Sold: 3}, "few"},
 		"others may return": {ledger.BucketState{Held: 1, Sold: 9}, "few"},
 		"nothing":           {ledger.BucketState{Sold: 10}, "soldOut"},
 		"no capacity left":  {ledger.BucketState{}, "soldOut"},

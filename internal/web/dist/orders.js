@@ -1,1 +1,1 @@
-import{Dt as e,Ot as t,P as n,y as r}from"./shared.js";import{t as i}from"./Mine.js";function a(r,a){t(a,!0);let o=n();i(r,{get events(){return o.events}}),e()}r(a);
+import{At as e,I as t,b as n,kt as r}from"./shared.js";import{t as i}from"./Mine.js";function a(n,a){e(a,!0);let o=t();i(n,{get events(){return o.events}}),r()}n(a);

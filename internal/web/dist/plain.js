@@ -1,1 +1,1 @@
-import{b as e}from"./shared.js";e();
+import{x as e}from"./shared.js";e();

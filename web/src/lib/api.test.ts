@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { backoff, call, newKey, sure } from './api'
 import { clock, clockFace } from './clock'
+import { trying } from './trying.svelte'
 
 const answer = (status: number, body: unknown, headers: Record<string, string> = {}) =>
   new Response(body === null ? null : JSON.stringify(body), { status, headers })
@@ -20,7 +21,10 @@ test('a lost answer is asked for again with the same key', async () => {
     .mockResolvedValueOnce(answer(201, { holdId: 'hld_1' }))
   vi.stubGlobal('fetch', fetch)
   const done = sure('POST', '/v1/holds', { idempotencyKey: 'k' })
+  await vi.advanceTimersByTimeAsync(1)
+  expect(trying.count).toBe(1)
   await vi.runAllTimersAsync()
+  expect(trying.count).toBe(0)
   expect(await done).toMatchObject({ status: 201, body: { holdId: 'hld_1' } })
   expect(fetch).toHaveBeenCalledTimes(3)
   expect(new Set(fetch.mock.calls.map(c => c[1].body))).toEqual(new Set(['{"idempotencyKey":"k"}']))

@@ -1,6 +1,7 @@
 import { clock } from './clock'
 import type { Problem } from './page'
 import { has, t } from './texts'
+import { trying } from './trying.svelte'
 
 // Answer is what the server said. Status 0 means that no answer came: nothing is
 // known then, neither that it was done nor that it was not.
@@ -57,13 +58,18 @@ export function backoff(turn: number, asked = 0, most = 8): number {
 }
 
 // sure repeats a write with its key until it is decided, done or refused, or until
-// six repeats went unanswered. A repeat carries the same body, key and all.
+// six repeats went unanswered. A repeat carries the same body, key and all; while one
+// is under way the page can say so (Trying.svelte).
 export async function sure<T = unknown>(method: string, path: string, body?: unknown, headers: Headers = {}): Promise<Answer<T>> {
-  for (let turn = 0; ; turn++) {
-    const r = await call<T>(method, path, body, headers)
-    if (!open(r.status) || turn === 6) return r
+  let r = await call<T>(method, path, body, headers)
+  if (!open(r.status)) return r
+  trying.count++
+  for (let turn = 0; open(r.status) && turn < 6; turn++) {
     await patience(backoff(turn, r.wait))
+    r = await call<T>(method, path, body, headers)
   }
+  trying.count--
+  return r
 }
 
 // newKey makes an idempotency key. randomUUID is missing on plain http.

@@ -4,7 +4,8 @@ import { bounded, type Speed } from './viewport'
 
 export interface Moves {
   pan(dx: number, dy: number): void
-  zoom(factor: number, x: number, y: number): void
+  /** zoom reports whether there was any closer or farther to go. */
+  zoom(factor: number, x: number, y: number): boolean
   /** hand reports whether fingers are on the map; speed is what they left it with. */
   hand(down: boolean, speed: Speed | null): void
   tap(x: number, y: number): void
@@ -15,6 +16,8 @@ export interface Moves {
 /** TAP_SLOP is how far a finger may slip and still have tapped. */
 const TAP_SLOP = 9
 const TAP_TIME = 700
+/** WHEEL_PAUSE is how long the wheel rests before it may turn to the page: a turn that ran against the end of the zoom does not. */
+const WHEEL_PAUSE = 400
 /** THROW_WINDOW is the last part of a move that decides how fast the map goes on. */
 const THROW_WINDOW = 90
 
@@ -89,12 +92,16 @@ export function gestures(element: HTMLElement, moves: Moves): () => void {
     moves.hand(false, speed)
     if (tapped) moves.tap(start!.x, start!.y)
   }
+  let wheeled = -Infinity
   const wheel = (e: WheelEvent): void => {
-    e.preventDefault()
     const at = local(e)
     // Lines and pages as pixels; a pinch on a trackpad comes as a small wheel with ctrl.
     const pixels = e.deltaY * (e.deltaMode === 1 ? 16 : e.deltaMode === 2 ? 400 : 1)
-    moves.zoom(Math.exp(-Math.max(-240, Math.min(240, pixels)) * (e.ctrlKey ? 0.01 : 0.002)), at.x, at.y)
+    const zoomed = moves.zoom(Math.exp(-Math.max(-240, Math.min(240, pixels)) * (e.ctrlKey ? 0.01 : 0.002)), at.x, at.y)
+    // Where the map has no farther to go, the wheel is the page's.
+    if (!zoomed && !e.ctrlKey && e.timeStamp - wheeled > WHEEL_PAUSE) return
+    wheeled = e.timeStamp
+    e.preventDefault()
   }
   const out = (): void => moves.leave()
 

@@ -243,13 +243,15 @@ export class SeatView {
     this.wake()
   }
 
-  private zoomBy(factor: number, x: number, y: number): void {
+  private zoomBy(factor: number, x: number, y: number): boolean {
+    if (factor < 1 ? !this.canZoomOut : !this.canZoomIn) return false
     this.untouched = false
     this.way = null
     this.speed = null
     this.viewport = clamp(zoom(this.viewport, factor, x, y, this.limits), this.chart.bounds, this.size)
     this.zoomed = performance.now()
     this.wake()
+    return true
   }
 
   private handle(down: boolean, speed: Speed | null): void {

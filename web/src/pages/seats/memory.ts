@@ -34,6 +34,12 @@ export const admission = (event: string): Admission | null => read('admission:' 
 export const keepAdmission = (event: string, a: Admission): void => write('admission:' + event, a)
 export const forgetAdmission = (event: string): void => drop('admission:' + event)
 
+// A choice that nothing was asked for yet, and how the seats are shown. It goes on in
+// the other language and after a reload.
+export interface Choice { seatIds: string[]; items: Schema['ItemRequest'][]; list: boolean }
+export const choice = (event: string): Choice | null => read('choice:' + event)
+export const keepChoice = (event: string, c: Choice): void => write('choice:' + event, c)
+
 // A request for places that was sent and not answered yet, with its key; refused is
 // one that was answered by asking who the buyer is.
 type Kept = Asked & { idempotencyKey: string; refused?: boolean }

@@ -14,6 +14,8 @@ import * as memory from './memory'
 const PLACES_MAX = 6
 /** STALE is how long the picture may be an old one before the page says so. */
 const STALE = 4000
+/** LOOKS_A_HOLD is how many looks at the event there are to one at a hold without seats. */
+const LOOKS_A_HOLD = 6
 
 export const data = pageData<{ eventId: string; queued: boolean; seated: boolean; tiers: Tier[]; chart?: string }>()
 const api = '/v1/events/' + data.eventId
@@ -44,7 +46,10 @@ export class Shop {
   trouble = $state('')
   /** note is a short word about the last choice; it is read out. */
   note = $state('')
-  ended = $state(false)
+  /** gone is a hold that is no longer one: bought, over, or given back elsewhere. */
+  gone = $state.raw<Hold | null>(null)
+  /** list is whether the seats are shown as a list. */
+  list = $state(memory.choice(data.eventId)?.list ?? false)
   /** version counts the changes of the picture: what reads it is worded anew. */
   version = $state(0)
   /** colors are those of the chart's tiers as the map paints them. */
@@ -186,6 +191,8 @@ export class Shop {
     this.states = states
     this.onPicture?.(changed)
     this.version++
+    // Staff may release a hold, its holder may give it back in another window.
+    if (changed.some(i => states[i] !== HELD && this.holds(i))) void this.myHolds()
     const lost = this.hold || this.busy ? [] : this.picked.filter(i => states[i] !== FREE)
     if (!lost.length) return
     // Our own request may have taken it, and its answer been lost.
@@ -194,6 +201,10 @@ export class Shop {
     this.picked = this.picked.filter(i => !lost.includes(i))
     this.key = newKey()
     this.note = t('lostSeat', { seat: lost.map(i => this.seatName(i)).join(t('listSeparator')) })
+  }
+
+  private holds(ordinal: number): boolean {
+    return this.hold?.seats.some(s => s.seatId === this.chart?.ids[ordinal]) ?? false
   }
 
   /** wake looks again after the page was away: asleep, hidden, or in the browser's cache. */
@@ -205,6 +216,8 @@ export class Shop {
     this.feed?.refresh()
   }
 
+  private looks = 0
+
   /** look reads what the event's entry says: whether it sells, and what is left of standing tiers. */
   async look(): Promise<void> {
     clearTimeout(this.lookTimer)
@@ -214,7 +227,16 @@ export class Shop {
       this.tiers = r.body.tiers
       this.limit = r.body.purchaseLimit
     }
+    this.lookAtHold()
     this.lookTimer = window.setTimeout(() => void this.look(), (this.standing.length ? 5000 : 12_000) * (0.85 + 0.3 * Math.random()))
+  }
+
+  private lookAtHold(): void {
+    const h = this.hold
+    if (!h) return
+    // A hold without seats has no picture that shows it gone.
+    const due = h.seats.length === 0 && ++this.looks % LOOKS_A_HOLD === 0
+    if (due || Date.parse(h.expiresAt) <= clock.now()) void this.myHolds()
   }
 
   // moves counts what was held and given back here: an answer that was on its way
@@ -229,7 +251,7 @@ export class Shop {
       this.paying = r.body.holds.find(h => h.status === 'payment_pending') ?? null
       const held = r.body.holds.find(h => h.status === 'held')
       if (held) this.held(held)
-      else if (this.hold) this.free()
+      else if (this.hold) await this.over()
     }
     return r.status
   }
@@ -270,7 +292,7 @@ export class Shop {
     this.key = newKey()
     this.conflict = null
     this.trouble = ''
-    this.ended = false
+    this.gone = null
     this.note = note
   }
 
@@ -341,7 +363,7 @@ export class Shop {
     this.conflict = null
     this.trouble = ''
     this.note = ''
-    this.ended = false
+    this.gone = null
     // The key outlives the page: after a reload the same choice is the same request.
     memory.keepAsked(data.eventId, { ...asked, idempotencyKey })
     const post = (token: string): Promise<Answer<Hold>> => sure<Hold>('POST', api + '/holds', { ...asked, idempotencyKey, ...(token && { admissionToken: token }) })
@@ -406,20 +428,23 @@ export class Shop {
     this.bestKey = { wish: '', key: '' }
     this.trouble = this.note = ''
     this.conflict = null
-    this.ended = false
+    this.gone = null
   }
 
-  /** over is the end of the countdown: the server says whether the hold is over, too. */
+  /** over asks what became of the hold: its time is over by the clock, or it is no longer among those that are held. */
   async over(): Promise<void> {
     const h = this.hold
     if (!h) return
     const r = await call<Hold>('GET', '/v1/holds/' + h.holdId)
-    if (r.body && r.body.status === 'held' && Date.parse(r.body.expiresAt) > clock.now()) {
+    if (this.hold !== h) return
+    // No answer ends nothing: the next look asks again.
+    if (!r.body) return
+    if (r.body.status === 'held' && Date.parse(r.body.expiresAt) > clock.now()) {
       this.hold = r.body
       return
     }
-    if (r.body?.status === 'payment_pending') this.paying = r.body
-    else this.ended = true
+    if (r.body.status === 'payment_pending') this.paying = r.body
+    else this.gone = r.body
     this.free()
   }
 
@@ -443,19 +468,32 @@ export class Shop {
 
   /** restore brings a choice back that was sent and never answered, with its key. */
   private restore(): void {
+    if (this.hold) return
     const asked = memory.asked(data.eventId)
-    if (!asked || this.hold) return
+    if (!asked) return this.rechoose(memory.choice(data.eventId))
     if (asked.best) {
       const { idempotencyKey, best } = asked
       this.bestKey = { wish: JSON.stringify(best), key: idempotencyKey }
     }
-    for (const i of asked.items ?? []) this.counts[i.tierId] = i.quantity
+    this.rechoose(asked)
     this.key = asked.idempotencyKey
-    if (asked.seatIds?.length) this.restored = asked.seatIds
     if (!asked.refused) this.trouble = t('asBefore')
   }
 
+  private rechoose(was: memory.Asked | null): void {
+    for (const i of was?.items ?? []) if (this.tier(i.tierId)) this.counts[i.tierId] = i.quantity
+    this.restored = was?.seatIds ?? []
+  }
+
   private restored: string[] = []
+
+  /** remember keeps the choice for this page in the other language, and after a reload. */
+  remember(): void {
+    const { picked, items, list, chart } = this
+    // Until there is a chart, what was kept is still to be found in it.
+    if (!this.ready || this.restored.length) return
+    memory.keepChoice(data.eventId, { seatIds: picked.map(i => chart!.ids[i]!), items, list })
+  }
 
   /** charted is called when there is a chart to find restored seats in. */
   charted(): void {

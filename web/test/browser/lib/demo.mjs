@@ -54,9 +54,14 @@ export async function admin(demo, method, path, body, media = 'application/json'
 
 let made = 0
 
+const rowOf = i => String.fromCharCode(65 + Math.floor(i / 6))
+
+/** rowsOf names the seats of so many rows of six: A-1 to A-6, B-1 and so on. */
+export const rowsOf = n => Array.from({ length: 6 * n }, (_, i) => `${rowOf(i)}-${(i % 6) + 1}`)
+
 /**
  * makeEvent publishes an event of its own for a test, so that tests do not meet: two
- * rows of six seats, and standing places where they are asked for.
+ * rows of six seats unless others are named, and standing places where they are asked for.
  */
 export async function makeEvent(demo, { name = 'A small evening', venue = 'Back room', queue = false, standing = 0, seats, rate, tierName = 'Floor' } = {}) {
   const slug = `browser-${process.pid}-${++made}`
@@ -66,9 +71,9 @@ export async function makeEvent(demo, { name = 'A small evening', venue = 'Back 
   })
   const id = draft.event.eventId
   const prices = {}
-  const ids = seats ?? ['A', 'B'].flatMap(row => Array.from({ length: 6 }, (_, i) => `${row}-${i + 1}`))
+  const ids = seats ?? rowsOf(2)
   if (ids.length) {
-    const rows = ids.map((seat, i) => `${seat},Stalls,${i < 6 ? 'A' : 'B'},${(i % 6) + 1},stalls,${(i % 6) * 10},${i < 6 ? 0 : 12}`)
+    const rows = ids.map((seat, i) => `${seat},Stalls,${rowOf(i)},${(i % 6) + 1},stalls,${(i % 6) * 10},${Math.floor(i / 6) * 12}`)
     await admin(demo, 'PUT', `/v1/admin/events/${id}/chart?name=chart.csv`, ['seat_id,section,row,number,tier,x,y', ...rows, ''].join('\n'), 'text/csv')
     prices.stalls = 120_000
   }
