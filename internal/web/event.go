@@ -16,8 +16,8 @@ type tierView struct {
 	Kind   catalog.TierKind `json:"kind" enum:"seated,standing" doc:"seated: seats of the chart, held by seatIds or best. standing: places without names, held by items"`
 	Price  usher.Money      `json:"price,omitzero" doc:"Missing while a draft has none"`
 	// Capacity and Stock are those of standing tiers.
-	Capacity int         `json:"capacity,omitempty" doc:"How many places a standing tier has"`
-	Stock    usher.Stock `json:"stock,omitempty" enum:"many,few,soldOut" doc:"What is left of a standing tier, about a second old; a hint, holding decides. few: a tenth or less is free, or twelve places or fewer, or all that is left is held by others and may come back. Missing while nothing is sold or the event's home does not answer"`
+	Capacity int         `json:"capacity,omitempty" doc:"How many places a standing tier has now; while the event's home does not answer, how many it was published with"`
+	Stock    usher.Stock `json:"stock,omitempty" enum:"many,few,soldOut" doc:"What is left of a standing tier, about a second old; a hint, holding decides. few: a tenth or less is free, or twelve places or fewer, or all that is left is held by others and may come back. Missing before the publication, after the sale, and while the event's home does not answer"`
 }
 
 // eventView is an event as everybody may see it.
@@ -31,6 +31,7 @@ type eventView struct {
 	// QueueOpensAt and OpensAt are announced; nil is by hand.
 	QueueOpensAt *time.Time     `json:"queueOpensAt,omitempty" doc:"When people may begin to join the queue"`
 	OpensAt      *time.Time     `json:"opensAt,omitempty" doc:"When the sale opens"`
+	SaleClosesAt *time.Time     `json:"saleClosesAt,omitempty" doc:"When the sale closes by itself, as it stands now: it may be moved. Missing where it does not, and while the event's home does not answer"`
 	Status       catalog.Status `json:"status" enum:"draft,published,cancelled,ended"`
 	Sale         saleStatus     `json:"sale" enum:"scheduled,open,paused,closed,cancelled,unavailable" doc:"unavailable: the event's home does not answer now, and nothing is sold"`
 	Queue        bool           `json:"queue" doc:"Whether buying begins in a queue"`
@@ -39,7 +40,8 @@ type eventView struct {
 	Chart        string         `json:"chart,omitempty" doc:"The chart's address: /v1/charts/{hash}; missing for pure general admission, which has no seat map"`
 	Currency     usher.Currency `json:"currency"`
 	Tiers        []tierView     `json:"tiers"`
-	// PurchaseLimit and the two times are the rules the sale was published with.
+	// PurchaseLimit and the two times are the rules in force; while the event's home
+	// does not answer, those the sale was published with.
 	PurchaseLimit int `json:"purchaseLimit" doc:"The most places one account may hold and own"`
 	HoldSeconds   int `json:"holdSeconds"`
 	GraceSeconds  int `json:"graceSeconds"`
@@ -108,10 +110,11 @@ func (s *Server) eventViewOf(ctx context.Context, e catalog.Event) eventView {
 	now := s.look(ctx, e)
 	v := eventView{
 		EventID: e.ID, Slug: e.Slug, Name: e.Name, Venue: e.Venue, StartsAt: e.StartsAt.UTC(), TimeZone: e.TimeZone,
-		QueueOpensAt: utc(e.QueueOpensAt), OpensAt: utc(e.OpensAt), Status: e.Status, Sale: now.sale,
+		QueueOpensAt: utc(e.QueueOpensAt), OpensAt: utc(e.OpensAt), SaleClosesAt: utc(now.rules.SaleClosesAt),
+		Status: e.Status, Sale: now.sale,
 		Queue: e.Rules.AdmissionRequired, Seats: s.seatsOf(ctx, e.Chart), Chart: e.Chart, Currency: e.Currency,
-		Tiers: tierViews(e, now), PurchaseLimit: e.Rules.PurchaseLimit,
-		HoldSeconds: int(e.Rules.HoldTime / time.Second), GraceSeconds: int(e.Rules.Grace / time.Second),
+		Tiers: tierViews(e, now), PurchaseLimit: now.rules.PurchaseLimit,
+		HoldSeconds: int(now.rules.HoldTime / time.Second), GraceSeconds: int(now.rules.Grace / time.Second),
 	}
 	for _, t := range v.Tiers {
 		v.Standing += t.Capacity
@@ -122,9 +125,9 @@ func (s *Server) eventViewOf(ctx context.Context, e catalog.Event) eventView {
 func tierViews(e catalog.Event, now look) []tierView {
 	views := make([]tierView, 0, len(e.Tiers))
 	for _, t := range e.Tiers {
-		v := tierView{TierID: t.ID, Name: t.Name, Kind: t.Kind, Price: t.Price, Capacity: t.Capacity}
+		v := tierView{TierID: t.ID, Name: t.Name, Kind: t.Kind, Price: t.Price, Capacity: t.Capacity, Stock: now.stock(t.ID)}
 		if left, ok := now.tiers[t.ID]; ok {
-			v.Capacity, v.Stock = left.capacity, left.stock
+			v.Capacity = left.capacity
 		}
 		views = append(views, v)
 	}

@@ -19,6 +19,8 @@ const saleUnavailable saleStatus = "unavailable"
 // look is what pages show of a running sale. It is a hint: the ledger decides.
 type look struct {
 	sale saleStatus
+	// rules are those in force.
+	rules usher.Rules
 	// tiers are the standing ones; nil when they were not to be had.
 	tiers map[usher.TierID]left
 	until time.Time
@@ -39,41 +41,50 @@ type browsing struct {
 	seats map[string]int
 }
 
-// lookFor is how old a shown look may be; lookTimeout bounds the question.
+// lookFor is how old a shown look may be, lookOverFor that of an event that sells
+// nothing any more; lookTimeout bounds the question.
 const (
 	lookFor     = time.Second
+	lookOverFor = time.Minute
 	lookTimeout = 500 * time.Millisecond
 )
 
+// settled are the sales that the event's own status is enough to know.
+var settled = map[catalog.Status]saleStatus{
+	catalog.StatusDraft:     saleStatus(usher.SaleScheduled),
+	catalog.StatusCancelled: saleStatus(usher.SaleCancelled),
+	catalog.StatusEnded:     saleStatus(usher.SaleClosed),
+}
+
 // look returns what to show of the event's sale.
 func (s *Server) look(ctx context.Context, e catalog.Event) look {
-	switch e.Status {
-	case catalog.StatusDraft:
-		return look{sale: saleStatus(usher.SaleScheduled)}
-	case catalog.StatusCancelled:
-		return look{sale: saleStatus(usher.SaleCancelled)}
-	case catalog.StatusEnded:
-		return look{sale: saleStatus(usher.SaleClosed)}
+	if e.PublishedAt == nil {
+		// No home knows it: what was set up is all there is.
+		return look{sale: settled[e.Status], rules: e.Rules}
 	}
 	b := &s.browsing
 	b.mu.Lock()
 	known, ok := b.looks[e.ID]
 	b.mu.Unlock()
-	if ok && time.Now().Before(known.until) {
-		return known
+	if !ok || !time.Now().Before(known.until) {
+		known = s.lookAnew(ctx, e)
+		b.mu.Lock()
+		b.looks[e.ID] = known
+		b.mu.Unlock()
 	}
-	known = s.lookAnew(ctx, e)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.looks[e.ID] = known
+	if sale, ok := settled[e.Status]; ok {
+		known.sale = sale
+	}
 	return known
 }
 
+// lookAnew asks the event's home. When it does not answer, the rules are those of
+// the publication, except for the end of the sale: a wrong one misleads.
 func (s *Server) lookAnew(ctx context.Context, e catalog.Event) look {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	rules, _, err := s.deps.Ledger.Rules(ctx, e.ID)
-	now := look{sale: saleStatus(rules.Sale)}
+	now := look{sale: saleStatus(rules.Sale), rules: rules}
 	if err == nil && e.Standing() > 0 {
 		var buckets []ledger.BucketState
 		buckets, err = s.deps.Ledger.Quota(ctx, e.ID)
@@ -81,10 +92,24 @@ func (s *Server) lookAnew(ctx context.Context, e catalog.Event) look {
 	}
 	if err != nil {
 		s.log.WarnContext(ctx, "sale cannot be read", "event", e.ID, "error", err)
-		now = look{sale: saleUnavailable}
+		now = look{sale: saleUnavailable, rules: e.Rules}
+		now.rules.SaleClosesAt = nil
 	}
-	now.until = time.Now().Add(lookFor)
+	age := lookFor
+	if _, over := settled[e.Status]; over {
+		age = lookOverFor
+	}
+	now.until = time.Now().Add(age)
 	return now
+}
+
+// stock words what a standing tier has left; "" where that is not known, and where
+// nothing is sold any more.
+func (l look) stock(tier usher.TierID) usher.Stock {
+	if l.sale == saleStatus(usher.SaleClosed) || l.sale == saleStatus(usher.SaleCancelled) {
+		return ""
+	}
+	return l.tiers[tier].stock
 }
 
 // leftOf words what the buckets of each tier have together.

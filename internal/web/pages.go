@@ -353,14 +353,13 @@ func (s *Server) lineOf(ctx context.Context, e catalog.Event, l lang) eventLine 
 		// Checked when the event was made; an older zone table must not hide it.
 		zone = time.UTC
 	}
+	now := s.look(ctx, e)
 	line := eventLine{
 		ID: e.ID.String(), Name: e.Name, Venue: e.Venue, StartsAt: showTime(&e.StartsAt, zone, l), OpensAt: showTime(e.OpensAt, zone, l),
-		Queued: e.Rules.AdmissionRequired, Seated: e.Seated(), Limit: e.Rules.PurchaseLimit, Hold: e.Rules.HoldTime,
+		Queued: e.Rules.AdmissionRequired, Seated: e.Seated(), Limit: now.rules.PurchaseLimit, Hold: now.rules.HoldTime, Sale: now.sale,
 	}
-	now := s.look(ctx, e)
-	line.Sale = now.sale
 	for _, t := range e.Tiers {
-		line.Tiers = append(line.Tiers, tierLine{Name: t.Name, Price: showMoney(t.Price), Stock: now.tiers[t.ID].stock})
+		line.Tiers = append(line.Tiers, tierLine{Name: t.Name, Price: showMoney(t.Price), Stock: now.stock(t.ID)})
 	}
 	if len(e.Tiers) > 0 {
 		line.From = showMoney(slices.MinFunc(e.Tiers, func(a, b catalog.Tier) int { return cmp.Compare(a.Price.AmountMinor, b.Price.AmountMinor) }).Price)

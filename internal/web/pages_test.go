@@ -25,6 +25,8 @@ type fakeCatalog struct {
 	draft    bool
 	// chart is the address of the event's chart, "" without one.
 	chart string
+	// status is the event's instead of published.
+	status catalog.Status
 }
 
 func (f *fakeCatalog) SetStanding(_ context.Context, _ usher.EventID, tiers []catalog.Standing) (catalog.Event, error) {
@@ -44,6 +46,9 @@ func (f *fakeCatalog) event() catalog.Event {
 		ID: event, Slug: "nasty", Name: nasty, Venue: nasty, StartsAt: published.AddDate(0, 1, 0), TimeZone: "Asia/Taipei", Currency: "TWD",
 		Rules: rules, Status: catalog.StatusPublished, PublishedAt: &published, CreatedAt: published,
 		Tiers: tiers, Chart: f.chart,
+	}
+	if f.status != "" {
+		e.Status = f.status
 	}
 	if f.draft {
 		e.Status, e.PublishedAt = catalog.StatusDraft, nil

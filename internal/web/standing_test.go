@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"usher"
 	"usher/internal/catalog"
@@ -81,6 +82,44 @@ func TestStockThatCannotBeRead(t *testing.T) {
 	a := w.do(t, "GET", "/v1/events/evt_7", "", "")
 	if a.status != 200 || !strings.Contains(a.body, `"sale":"unavailable"`) || strings.Contains(a.body, "stock") || !strings.Contains(a.body, `"standing":110`) {
 		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+// What is shown of an event is what its home says now, also when nothing is sold any
+// more; the set-up is what it began with.
+func TestEventsShowWhatIsInForce(t *testing.T) {
+	closes := time.Date(2026, 12, 24, 18, 0, 0, 0, time.FixedZone("", 8*3600))
+	for status, sale := range map[catalog.Status]string{
+		catalog.StatusPublished: "open", catalog.StatusCancelled: "cancelled", catalog.StatusEnded: "closed",
+	} {
+		t.Run(string(status), func(t *testing.T) {
+			w := newWorld(t)
+			w.catalog.status = status
+			w.standing(ledger.BucketState{Tier: "meadow", Available: 30, Sold: 20}, ledger.BucketState{Tier: "pit", Sold: 4})
+			w.ledger.rules = func() (usher.Rules, error) {
+				r := usher.DefaultRules("TWD")
+				r.Sale, r.PurchaseLimit, r.HoldTime, r.Grace, r.SaleClosesAt = usher.SaleOpen, 2, 90*time.Second, 30*time.Second, &closes
+				return r, nil
+			}
+			a := w.do(t, "GET", "/v1/events/evt_7", "", "")
+			for _, want := range []string{
+				`"sale":"` + sale + `"`, `"standing":54`, `"capacity":50`, `"capacity":4`,
+				`"purchaseLimit":2`, `"holdSeconds":90`, `"graceSeconds":30`, `"saleClosesAt":"2026-12-24T10:00:00Z"`,
+			} {
+				if !strings.Contains(a.body, want) {
+					t.Errorf("lacks %s: %s", want, a.body)
+				}
+			}
+			if strings.Contains(a.body, "stock") != (status == catalog.StatusPublished) {
+				t.Errorf("a word for what is left: %s", a.body)
+			}
+		})
+	}
+	w := newWorld(t)
+	w.catalog.draft = true
+	w.standing()
+	if a := w.do(t, "GET", "/v1/admin/events/evt_7", staffKey, ""); !strings.Contains(a.body, `"standing":110`) || strings.Contains(a.body, `"saleClosesAt":"`) {
+		t.Errorf("a draft: %s", a.body)
 	}
 }
 
