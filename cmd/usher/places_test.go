@@ -32,13 +32,15 @@ func (r *running) checkPlaces(t *testing.T, festival, mixed demoEvent) {
 	r.scan(t, mixed, codes[3], "m-1", "")
 	hall := mixed.EventID.String()
 	r.usher(t, exitRefused, seats[0], "event", "block", hall, seats[0], seats[2], "--reason", "camera")
-	r.usher(t, exitOK, "blocked", "event", "block", hall, seats[2], "--reason", "camera")
+	r.usher(t, exitOK, "blocked 1 of 1 seats", "event", "block", hall, seats[2], "--reason", "camera")
+	r.usher(t, exitOK, "blocked 0 of 1 seats; the others were blocked already", "event", "block", hall, seats[2], "--reason", "again")
+	r.usher(t, exitRefused, "named twice", "event", "block", hall, seats[1], seats[1], "--reason", "twice")
 	again := map[string]any{"seatIds": seats, "items": items("dancefloor", 3), "idempotencyKey": "m-2"}
 	path := "/v1/events/" + hall + "/holds"
 	if g := carol.do("POST", path, again); g.status != 409 {
 		t.Errorf("sold and blocked seats are held: %d %s", g.status, g.raw)
 	}
-	r.usher(t, exitOK, "unblocked", "event", "unblock", hall, seats[2], "--reason", "no camera")
+	r.usher(t, exitOK, "unblocked 1 of 2 seats; the others were not blocked", "event", "unblock", hall, seats[1], seats[2], "--reason", "no camera")
 	r.usher(t, exitOK, "cancelled", "order", "cancel", order, "--reason", "illness")
 	r.scan(t, mixed, codes[0], "m-2", usher.CodeCodeVoided)
 	again["idempotencyKey"] = "m-3"

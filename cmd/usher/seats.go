@@ -14,16 +14,23 @@ type seatFlags struct {
 	Reason     string        `help:"Why, for the list of actions." required:""`
 }
 
-func (f *seatFlags) move(p *process, verb string) error {
+// move asks for the move and prints what it changed; otherwise says why it left the
+// other seats as they are.
+func (f *seatFlags) move(p *process, verb, otherwise string) error {
 	client, err := f.client()
 	if err != nil {
 		return err
 	}
 	path := "/v1/admin/events/" + f.Event.String() + "/seats/" + verb
-	if err := client.call(p.ctx, "POST", path, map[string]any{"seatIds": f.Seats, "reason": f.Reason}, nil); err != nil {
+	var moved struct{ SeatIDs []usher.SeatID }
+	if err := client.call(p.ctx, "POST", path, map[string]any{"seatIds": f.Seats, "reason": f.Reason}, &moved); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(p.stdout, "%d seats of %s: %sed\n", len(f.Seats), f.Event, verb)
+	line := fmt.Sprintf("%s: %sed %d of %d seats", f.Event, verb, len(moved.SeatIDs), len(f.Seats))
+	if len(moved.SeatIDs) < len(f.Seats) {
+		line += "; the others " + otherwise
+	}
+	_, err = fmt.Fprintln(p.stdout, line)
 	return err
 }
 
@@ -37,7 +44,7 @@ type (
 )
 
 // Run takes the seats out of sale.
-func (c *blockCmd) Run(p *process) error { return c.move(p, "block") }
+func (c *blockCmd) Run(p *process) error { return c.move(p, "block", "were blocked already") }
 
 // Run puts the seats back on sale.
-func (c *unblockCmd) Run(p *process) error { return c.move(p, "unblock") }
+func (c *unblockCmd) Run(p *process) error { return c.move(p, "unblock", "were not blocked") }

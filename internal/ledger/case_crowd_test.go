@@ -75,7 +75,7 @@ func TestStaffMeetsConfirm(t *testing.T) {
 		var confirmed, blocked, freed error
 		wg.Go(func() { _, confirmed = h.confirm(o) })
 		wg.Go(func() {
-			blocked = other.BlockSeats(context.Background(), ledger.BlockSeats{Event: testEvent, Seats: seatIDs(i), By: staff})
+			_, blocked = other.BlockSeats(context.Background(), ledger.BlockSeats{Event: testEvent, Seats: seatIDs(i), By: staff})
 		})
 		wg.Go(func() {
 			_, freed = other.StaffRelease(context.Background(), ledger.StaffRelease{Hold: hold.ID, By: staff})

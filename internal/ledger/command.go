@@ -132,7 +132,7 @@ type SettleCapture struct {
 // sold stay with whoever has them: then nothing is blocked, and the refusal names
 // them. Blocking a blocked seat changes nothing.
 //
-// Refusals: CodeSeatUnknown, CodeSeatsUnavailable.
+// Refusals: CodeInvalidRequest (a seat twice), CodeSeatUnknown, CodeSeatsUnavailable.
 type BlockSeats struct {
 	Event usher.EventID
 	Seats []usher.SeatID
@@ -142,7 +142,7 @@ type BlockSeats struct {
 // UnblockSeats puts blocked seats back on sale; seats that are not blocked stay
 // as they are.
 //
-// Refusals: CodeSeatUnknown.
+// Refusals: CodeInvalidRequest (a seat twice), CodeSeatUnknown.
 type UnblockSeats struct {
 	Event usher.EventID
 	Seats []usher.SeatID

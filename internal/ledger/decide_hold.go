@@ -13,6 +13,8 @@ type answer struct {
 	order   Order
 	started bool
 	freed   int
+	// moved are the seats that a staff command changed, in their order.
+	moved []usher.SeatID
 }
 
 var (

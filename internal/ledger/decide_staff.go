@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"fmt"
-	"slices"
 
 	"usher"
 )
@@ -21,7 +20,7 @@ func (s Staff) cause(command string) string {
 	return fmt.Sprintf("%s by %s: %s", command, s.Operator, s.Reason)
 }
 
-// checkSeats sorts and bounds a staff command's seats.
+// checkSeats sorts and bounds a staff command's seats, which are distinct.
 func checkSeats(seats []usher.SeatID) ([]usher.SeatID, error) {
 	if len(seats) == 0 || len(seats) > seatsPerCommandMax {
 		return nil, usher.Errorf(usher.CodeInvalidRequest, "name 1 to %d seats", seatsPerCommandMax)
@@ -31,7 +30,7 @@ func checkSeats(seats []usher.SeatID) ([]usher.SeatID, error) {
 			return nil, err
 		}
 	}
-	return slices.Compact(slices.Sorted(slices.Values(seats))), nil
+	return distinct(seats)
 }
 
 // known refuses seats that the event does not have.
@@ -73,8 +72,7 @@ func (c *BlockSeats) decide(s *state) (answer, error) {
 		e.Seats = taken
 		return answer{}, e
 	}
-	s.moveBlocked(block, usher.SeatBlocked, EntrySeatsBlocked, c.By.cause("BlockSeats"))
-	return answer{}, nil
+	return s.moveBlocked(block, usher.SeatBlocked, EntrySeatsBlocked, c.By.cause("BlockSeats")), nil
 }
 
 func (c *UnblockSeats) decide(s *state) (answer, error) {
@@ -87,19 +85,20 @@ func (c *UnblockSeats) decide(s *state) (answer, error) {
 			free = append(free, st)
 		}
 	}
-	s.moveBlocked(free, usher.SeatAvailable, EntrySeatsUnblocked, c.By.cause("UnblockSeats"))
-	return answer{}, nil
+	return s.moveBlocked(free, usher.SeatAvailable, EntrySeatsUnblocked, c.By.cause("UnblockSeats")), nil
 }
 
-func (s *state) moveBlocked(seats []*seat, to usher.SeatStatus, t EntryType, cause string) {
+func (s *state) moveBlocked(seats []*seat, to usher.SeatStatus, t EntryType, cause string) answer {
 	if len(seats) == 0 {
-		return
+		return answer{}
 	}
-	changes := make([]SeatChange, len(seats))
+	changes, moved := make([]SeatChange, len(seats)), make([]usher.SeatID, len(seats))
 	for i, st := range seats {
 		changes[i] = st.move(to, usher.HoldID{}, nil, usher.OrderID{})
+		moved[i] = changes[i].Seat
 	}
 	s.publish(s.event.String(), t, cause, Payload{Seats: changes})
+	return answer{moved: moved}
 }
 
 func (c *StaffRelease) decide(s *state) (answer, error) {

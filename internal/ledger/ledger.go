@@ -120,28 +120,30 @@ func (l *Ledger) SettleCapture(ctx context.Context, c SettleCapture) (Order, err
 	return a.order, err
 }
 
-// BlockSeats takes seats out of sale; see the command for its refusals.
-func (l *Ledger) BlockSeats(ctx context.Context, c BlockSeats) (err error) {
+// BlockSeats takes seats out of sale and returns those that it changed; see the command for its
+// refusals.
+func (l *Ledger) BlockSeats(ctx context.Context, c BlockSeats) (moved []usher.SeatID, err error) {
 	if err := c.By.validate(); err != nil {
-		return err
+		return nil, err
 	}
 	if c.Seats, err = checkSeats(c.Seats); err != nil {
-		return err
+		return nil, err
 	}
-	_, err = l.first(ctx, c.Event, &c)
-	return err
+	a, err := l.first(ctx, c.Event, &c)
+	return a.moved, err
 }
 
-// UnblockSeats puts seats back on sale; see the command for its refusals.
-func (l *Ledger) UnblockSeats(ctx context.Context, c UnblockSeats) (err error) {
+// UnblockSeats puts seats back on sale and returns those that it changed; see the command for its
+// refusals.
+func (l *Ledger) UnblockSeats(ctx context.Context, c UnblockSeats) (moved []usher.SeatID, err error) {
 	if err := c.By.validate(); err != nil {
-		return err
+		return nil, err
 	}
 	if c.Seats, err = checkSeats(c.Seats); err != nil {
-		return err
+		return nil, err
 	}
-	_, err = l.first(ctx, c.Event, &c)
-	return err
+	a, err := l.first(ctx, c.Event, &c)
+	return a.moved, err
 }
 
 // MoveCapacity moves free capacity between buckets; see the command for its refusals.

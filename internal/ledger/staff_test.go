@@ -23,39 +23,43 @@ func TestBlockSeats(t *testing.T) {
 	held := h.mustPlace(usher.NewAccountID(), "k", seatIDs(0)...)
 	h.mustBegin(h.mustPlace(usher.NewAccountID(), "k", seatIDs(1)...), "c")
 	h.mustConfirm(h.mustBegin(h.mustPlace(usher.NewAccountID(), "k", seatIDs(2)...), "c"))
-	err := h.BlockSeats(t.Context(), ledger.BlockSeats{Event: testEvent, Seats: seatIDs(0, 1, 2, 3), By: staff})
+	_, err := h.BlockSeats(t.Context(), ledger.BlockSeats{Event: testEvent, Seats: seatIDs(0, 1, 2, 3), By: staff})
 	if e := wantCode(t, err, usher.CodeSeatsUnavailable); !slices.Equal(e.Seats, seatIDs(0, 1, 2)) {
 		t.Errorf("names %v", e.Seats)
 	}
 	h.wantSeat(seatID(3), usher.SeatAvailable, usher.HoldID{})
-	for range 2 {
-		if err := h.BlockSeats(t.Context(), ledger.BlockSeats{Event: testEvent, Seats: seatIDs(3, 4), By: staff}); err != nil {
-			t.Fatal(err)
+	// Every answer names what it changed, and nothing else.
+	for _, tc := range []struct{ seats, moved []usher.SeatID }{{seatIDs(3), seatIDs(3)}, {seatIDs(4, 3), seatIDs(4)}, {seatIDs(3, 4), nil}} {
+		moved, err := h.BlockSeats(t.Context(), ledger.BlockSeats{Event: testEvent, Seats: tc.seats, By: staff})
+		if err != nil || !slices.Equal(moved, tc.moved) {
+			t.Fatalf("blocking %v changed %v, want %v (%v)", tc.seats, moved, tc.moved, err)
 		}
 	}
 	_, err = h.place(usher.NewAccountID(), "k", seatIDs(4, 5)...)
 	wantCode(t, err, usher.CodeSeatsUnavailable)
 	h.lapse(held)
-	if err := h.BlockSeats(t.Context(), ledger.BlockSeats{Event: testEvent, Seats: seatIDs(0), By: staff}); err != nil {
+	if _, err := h.BlockSeats(t.Context(), ledger.BlockSeats{Event: testEvent, Seats: seatIDs(0), By: staff}); err != nil {
 		t.Errorf("a lapsed seat: %v", err)
 	}
-	for range 2 {
-		if err := h.UnblockSeats(t.Context(), ledger.UnblockSeats{Event: testEvent, Seats: seatIDs(0, 2, 3, 4, 9), By: staff}); err != nil {
-			t.Fatal(err)
+	for _, want := range [][]usher.SeatID{seatIDs(0, 3, 4), nil} {
+		moved, err := h.UnblockSeats(t.Context(), ledger.UnblockSeats{Event: testEvent, Seats: seatIDs(0, 2, 3, 4, 9), By: staff})
+		if err != nil || !slices.Equal(moved, want) {
+			t.Fatalf("unblocking changed %v, want %v (%v)", moved, want, err)
 		}
 	}
 	h.wantSeat(seatID(2), usher.SeatSold, h.owner(seatID(2)))
 	h.mustPlace(usher.NewAccountID(), "k", seatIDs(3, 4)...)
 	for name, c := range map[string]ledger.BlockSeats{
-		"no reason":   {Event: testEvent, Seats: seatIDs(5), By: ledger.Staff{Operator: staff.Operator}},
-		"no operator": {Event: testEvent, Seats: seatIDs(5), By: ledger.Staff{Reason: "x"}},
-		"no seats":    {Event: testEvent, By: staff},
+		"no reason":    {Event: testEvent, Seats: seatIDs(5), By: ledger.Staff{Operator: staff.Operator}},
+		"no operator":  {Event: testEvent, Seats: seatIDs(5), By: ledger.Staff{Reason: "x"}},
+		"no seats":     {Event: testEvent, By: staff},
+		"a seat twice": {Event: testEvent, Seats: seatIDs(5, 6, 5), By: staff},
 	} {
-		if err := h.BlockSeats(t.Context(), c); usher.CodeOf(err) != usher.CodeInvalidRequest {
+		if _, err := h.BlockSeats(t.Context(), c); usher.CodeOf(err) != usher.CodeInvalidRequest {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	err = h.BlockSeats(t.Context(), ledger.BlockSeats{Event: testEvent, Seats: []usher.SeatID{"Z"}, By: staff})
+	_, err = h.BlockSeats(t.Context(), ledger.BlockSeats{Event: testEvent, Seats: []usher.SeatID{"Z"}, By: staff})
 	wantCode(t, err, usher.CodeSeatUnknown)
 	entries, err := h.Changes(t.Context(), testEvent, 0, 100)
 	if err != nil || !slices.ContainsFunc(entries, func(e ledger.Entry) bool {
@@ -82,7 +86,7 @@ func TestBlockMeetsHold(t *testing.T) {
 		var wg sync.WaitGroup
 		var blockErr, holdErr error
 		wg.Go(func() {
-			blockErr = other.BlockSeats(context.Background(), ledger.BlockSeats{Event: testEvent, Seats: seatIDs(i), By: staff})
+			_, blockErr = other.BlockSeats(context.Background(), ledger.BlockSeats{Event: testEvent, Seats: seatIDs(i), By: staff})
 		})
 		wg.Go(func() { _, holdErr = h.place(usher.NewAccountID(), "k", seatIDs(i)...) })
 		wg.Wait()

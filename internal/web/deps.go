@@ -99,8 +99,8 @@ type Ledger interface {
 	ChangeRules(ctx context.Context, event usher.EventID, change func(*usher.Rules)) (usher.Rules, error)
 	Quota(ctx context.Context, event usher.EventID) ([]ledger.BucketState, error)
 	Live(ctx context.Context, event usher.EventID) (ledger.Live, error)
-	BlockSeats(ctx context.Context, c ledger.BlockSeats) error
-	UnblockSeats(ctx context.Context, c ledger.UnblockSeats) error
+	BlockSeats(ctx context.Context, c ledger.BlockSeats) ([]usher.SeatID, error)
+	UnblockSeats(ctx context.Context, c ledger.UnblockSeats) ([]usher.SeatID, error)
 	MoveCapacity(ctx context.Context, c ledger.MoveCapacity) error
 	SetCapacity(ctx context.Context, c ledger.SetCapacity) error
 	StaffRelease(ctx context.Context, c ledger.StaffRelease) (ledger.Hold, error)

@@ -204,8 +204,14 @@ func (f *fakeLedger) do(c any) error {
 	return f.refuse
 }
 
-func (f *fakeLedger) BlockSeats(_ context.Context, c ledger.BlockSeats) error     { return f.do(c) }
-func (f *fakeLedger) UnblockSeats(_ context.Context, c ledger.UnblockSeats) error { return f.do(c) }
+func (f *fakeLedger) BlockSeats(_ context.Context, c ledger.BlockSeats) ([]usher.SeatID, error) {
+	return c.Seats[:1], f.do(c)
+}
+
+func (f *fakeLedger) UnblockSeats(_ context.Context, c ledger.UnblockSeats) ([]usher.SeatID, error) {
+	return nil, f.do(c)
+}
+
 func (f *fakeLedger) MoveCapacity(_ context.Context, c ledger.MoveCapacity) error { return f.do(c) }
 func (f *fakeLedger) SetCapacity(_ context.Context, c ledger.SetCapacity) error   { return f.do(c) }
 

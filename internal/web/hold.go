@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -128,19 +129,42 @@ func (r holdRequest) places() ([]ledger.Item, error) {
 	case len(r.SeatIDs) == 0 && len(r.Items) == 0:
 		return nil, usher.Errorf(usher.CodeInvalidRequest, "one of seatIds, items and best is needed")
 	}
-	for _, seat := range r.SeatIDs {
-		if err := usher.CheckText("seatIds", string(seat), idMax); err != nil {
-			return nil, err
-		}
+	if err := checkSeats(r.SeatIDs); err != nil {
+		return nil, err
 	}
 	var items []ledger.Item
-	for _, i := range r.Items {
-		if err := usher.CheckText("items.tierId", string(i.TierID), idMax); err != nil {
+	tiers := map[usher.TierID]struct{}{}
+	for n, i := range r.Items {
+		if err := checkListed(fmt.Sprintf("items[%d].tierId", n), i.TierID, tiers); err != nil {
 			return nil, err
 		}
 		items = append(items, ledger.Item{Tier: i.TierID, Quantity: i.Quantity})
 	}
 	return items, nil
+}
+
+// checkSeats checks the ids of a list of seats, of which none comes twice.
+func checkSeats(ids []usher.SeatID) error {
+	seen := make(map[usher.SeatID]struct{}, len(ids))
+	for n, id := range ids {
+		if err := checkListed(fmt.Sprintf("seatIds[%d]", n), id, seen); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkListed checks one id of a list and adds it to those that were seen. The
+// schema's own check of distinct items would break on items that cannot be compared.
+func checkListed[ID ~string](field string, id ID, seen map[ID]struct{}) error {
+	if err := usher.CheckText(field, string(id), idMax); err != nil {
+		return err
+	}
+	if _, twice := seen[id]; twice {
+		return usher.Errorf(usher.CodeInvalidRequest, "%s: %q is named twice", field, string(id))
+	}
+	seen[id] = struct{}{}
+	return nil
 }
 
 // admitted verifies an admission token without SQL and returns the shopper

@@ -30,7 +30,13 @@ type seatsInput struct {
 	Event pathEvent `path:"eventId"`
 	Body  struct {
 		Because
-		SeatIDs []usher.SeatID `json:"seatIds" minItems:"1" maxItems:"1000" doc:"Seats of the chart"`
+		SeatIDs []usher.SeatID `json:"seatIds" minItems:"1" maxItems:"1000" doc:"Distinct seats of the chart"`
+	}
+}
+
+type movedSeatsOutput struct {
+	Body struct {
+		SeatIDs []usher.SeatID `json:"seatIds" doc:"The seats that this changed: not those that were so before"`
 	}
 }
 
@@ -60,14 +66,14 @@ const seatsMax = 256 << 10
 func (s *Server) addStaff() {
 	const tag, one = "Operating", "/v1/admin/events/{eventId}"
 	add(s, route{
-		id: "blockSeats", method: http.MethodPost, path: one + "/seats/block", tag: tag, who: staff, status: http.StatusNoContent, bodyMax: seatsMax,
+		id: "blockSeats", method: http.MethodPost, path: one + "/seats/block", tag: tag, who: staff, status: http.StatusOK, bodyMax: seatsMax,
 		summary: "Take seats out of sale",
-		doc:     "All of them or none: seats that are held, being paid for or sold stay with whoever has them, and the refusal names them. Repeating it is harmless.",
+		doc:     "All of them or none: seats that are held, being paid for or sold stay with whoever has them, and the refusal names them. Repeating it is harmless. The answer names the seats that were not blocked before.",
 	}, s.blockSeats)
 	add(s, route{
-		id: "unblockSeats", method: http.MethodPost, path: one + "/seats/unblock", tag: tag, who: staff, status: http.StatusNoContent, bodyMax: seatsMax,
+		id: "unblockSeats", method: http.MethodPost, path: one + "/seats/unblock", tag: tag, who: staff, status: http.StatusOK, bodyMax: seatsMax,
 		summary: "Put blocked seats back on sale",
-		doc:     "Seats that are not blocked stay as they are.",
+		doc:     "Seats that are not blocked stay as they are. The answer names those that were.",
 	}, s.unblockSeats)
 	add(s, route{
 		id: "findHold", method: http.MethodGet, path: "/v1/admin/holds/{holdId}", tag: tag, who: staff,
@@ -85,26 +91,33 @@ func (s *Server) addStaff() {
 	}, s.cancelOrder)
 }
 
-func (s *Server) blockSeats(ctx context.Context, in *seatsInput) (*emptyOutput, error) {
-	return s.moveSeats(ctx, "seats.block", in, func(ctx context.Context, by ledger.Staff) error {
+func (s *Server) blockSeats(ctx context.Context, in *seatsInput) (*movedSeatsOutput, error) {
+	return s.moveSeats(ctx, "seats.block", in, func(ctx context.Context, by ledger.Staff) ([]usher.SeatID, error) {
 		return s.deps.Ledger.BlockSeats(ctx, ledger.BlockSeats{Event: in.Event.EventID, Seats: in.Body.SeatIDs, By: by})
 	})
 }
 
-func (s *Server) unblockSeats(ctx context.Context, in *seatsInput) (*emptyOutput, error) {
-	return s.moveSeats(ctx, "seats.unblock", in, func(ctx context.Context, by ledger.Staff) error {
+func (s *Server) unblockSeats(ctx context.Context, in *seatsInput) (*movedSeatsOutput, error) {
+	return s.moveSeats(ctx, "seats.unblock", in, func(ctx context.Context, by ledger.Staff) ([]usher.SeatID, error) {
 		return s.deps.Ledger.UnblockSeats(ctx, ledger.UnblockSeats{Event: in.Event.EventID, Seats: in.Body.SeatIDs, By: by})
 	})
 }
 
-func (s *Server) moveSeats(ctx context.Context, verb string, in *seatsInput, do func(context.Context, ledger.Staff) error) (*emptyOutput, error) {
-	for _, seat := range in.Body.SeatIDs {
-		if err := usher.CheckText("seatIds", string(seat), idMax); err != nil {
-			return nil, err
-		}
+func (s *Server) moveSeats(ctx context.Context, verb string, in *seatsInput, do func(context.Context, ledger.Staff) ([]usher.SeatID, error)) (*movedSeatsOutput, error) {
+	if err := checkSeats(in.Body.SeatIDs); err != nil {
+		return nil, err
 	}
+	out := &movedSeatsOutput{}
 	detail := map[string]any{"seatIds": in.Body.SeatIDs}
-	return &emptyOutput{}, s.staffAct(ctx, verb, in.Event.EventID, in.Body.Because, detail, do)
+	err := s.staffAct(ctx, verb, in.Event.EventID, in.Body.Because, detail, func(ctx context.Context, by ledger.Staff) error {
+		moved, err := do(ctx, by)
+		out.Body.SeatIDs = append([]usher.SeatID{}, moved...)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // staffAct writes down what is about to be done to an event's places, and does it.

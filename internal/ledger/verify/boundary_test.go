@@ -92,12 +92,12 @@ func TestBoundaryResale(t *testing.T) {
 	if _, err := h.CancelOrder(t.Context(), ledger.CancelOrder{Order: seller.ID, By: desk}); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.BlockSeats(t.Context(), ledger.BlockSeats{Event: event, Seats: seatIDs(0), By: desk}); err != nil {
+	if _, err := h.BlockSeats(t.Context(), ledger.BlockSeats{Event: event, Seats: seatIDs(0), By: desk}); err != nil {
 		t.Fatal(err)
 	}
 	_, err := h.PlaceHold(t.Context(), placing(usher.NewAccountID(), "k", seatID(0)))
 	wantCode(t, err, usher.CodeSeatsUnavailable)
-	if err := h.UnblockSeats(t.Context(), ledger.UnblockSeats{Event: event, Seats: seatIDs(0), By: desk}); err != nil {
+	if _, err := h.UnblockSeats(t.Context(), ledger.UnblockSeats{Event: event, Seats: seatIDs(0), By: desk}); err != nil {
 		t.Fatal(err)
 	}
 	buyer := h.mustConfirm(h.mustBegin(h.mustPlace(usher.NewAccountID(), "k", seatID(0)), "c"))
