@@ -128,6 +128,18 @@ func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: err.Error(), Err: errors.Unwrap(err)}
 }
 
+// InField names the field of a request that err is about. An err that is no *Error
+// stays as it is.
+func InField(field string, err error) error {
+	e, ok := err.(*Error)
+	if !ok {
+		return err
+	}
+	named := *e
+	named.Message = field + ": " + e.Message
+	return &named
+}
+
 // Error returns code, message and cause, for logs.
 func (e *Error) Error() string {
 	s := string(e.Code)

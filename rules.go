@@ -65,15 +65,15 @@ func (r Rules) Validate() error {
 	case r.Sale != SaleScheduled && r.Sale != SaleOpen && r.Sale != SalePaused && r.Sale != SaleClosed && r.Sale != SaleCancelled:
 		return Errorf(CodeInvalidRequest, "unknown sale status %q", string(r.Sale))
 	case !known:
-		return Errorf(CodeInvalidRequest, "unknown currency %q", string(r.Currency))
+		return Errorf(CodeInvalidRequest, "currency: %q is not known", string(r.Currency))
 	case r.PurchaseLimit < 1 || r.PurchaseLimit > 1000:
-		return Errorf(CodeInvalidRequest, "purchase limit must be 1 to 1000")
+		return Errorf(CodeInvalidRequest, "rules.purchaseLimit must be 1 to 1000")
 	case r.HoldTime < time.Second || !whole(r.HoldTime) || !whole(r.Grace) || !whole(r.PayMargin):
-		return Errorf(CodeInvalidRequest, "hold time, grace and margin must be whole seconds of at most a day")
+		return Errorf(CodeInvalidRequest, "rules.holdSeconds must be 1 to 86400, graceSeconds and payMarginSeconds 0 to 86400")
 	case r.PayMargin >= r.HoldTime:
-		return Errorf(CodeInvalidRequest, "the margin for paying must be shorter than the hold time, or nobody could pay")
+		return Errorf(CodeInvalidRequest, "rules.payMarginSeconds must be less than holdSeconds, or nobody could pay")
 	case r.PendingPerAccountMax < 1 || r.PendingPerEventMax < 1:
-		return Errorf(CodeInvalidRequest, "pending limits must be at least 1")
+		return Errorf(CodeInvalidRequest, "rules.pendingPerAccountMax and pendingPerEventMax must be at least 1")
 	case r.PriceVersion < 1:
 		return Errorf(CodeInvalidRequest, "price version must be at least 1")
 	}

@@ -31,7 +31,7 @@ type Address struct {
 // no control or invisible character. It fails with CodeInvalidRequest.
 func ParseAddress(s string) (Address, error) {
 	s = norm.NFC.String(strings.TrimSpace(s))
-	if err := usher.CheckText("the e-mail address", s, addressMax); err != nil {
+	if err := usher.CheckText("email", s, addressMax); err != nil {
 		return Address{}, err
 	}
 	parsed, err := mail.ParseAddress(s)
@@ -54,7 +54,7 @@ func ParseAddress(s string) (Address, error) {
 }
 
 func errAddress() error {
-	return usher.Errorf(usher.CodeInvalidRequest, "not an e-mail address")
+	return usher.Errorf(usher.CodeInvalidRequest, "email: not an e-mail address")
 }
 
 // notInLocalPart keeps what is legal but only ever seen in attacks out: quoted

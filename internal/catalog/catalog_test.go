@@ -2,6 +2,7 @@ package catalog_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -179,38 +180,39 @@ func TestCreate(t *testing.T) {
 	}
 }
 
+// Every refusal begins with the field that it is about.
 func TestCreateRefuses(t *testing.T) {
 	h := newHouse(t)
 	for name, spoil := range map[string]func(*catalog.NewEvent){
-		"no name":           func(n *catalog.NewEvent) { n.Name = "" },
-		"spaces for a name": func(n *catalog.NewEvent) { n.Name = "  " },
-		"zero byte":         func(n *catalog.NewEvent) { n.Name = "a\x00b" },
-		"broken UTF-8":      func(n *catalog.NewEvent) { n.Name = "a\xffb" },
-		"replacement":       func(n *catalog.NewEvent) { n.Venue = "a\ufffdb" },
-		"201 characters":    func(n *catalog.NewEvent) { n.Name = strings.Repeat("字", 201) },
-		"capital slug":      func(n *catalog.NewEvent) { n.Slug = "Concert" },
-		"slug with a slash": func(n *catalog.NewEvent) { n.Slug = "a/b" },
-		"long slug":         func(n *catalog.NewEvent) { n.Slug = strings.Repeat("a", 64) },
-		"unknown zone":      func(n *catalog.NewEvent) { n.TimeZone = "Europe/Nowhere" },
-		"machine's zone":    func(n *catalog.NewEvent) { n.TimeZone = "Local" },
-		"path as zone":      func(n *catalog.NewEvent) { n.TimeZone = "../../etc/passwd" },
-		"unknown currency":  func(n *catalog.NewEvent) { n.Currency = "ZZZ" },
-		"no start":          func(n *catalog.NewEvent) { n.StartsAt = time.Time{} },
-		"unknown shard":     func(n *catalog.NewEvent) { n.Shard = 9 },
-		"negative cap":      func(n *catalog.NewEvent) { n.ActiveMax = -1 },
-		"bad rules":         func(n *catalog.NewEvent) { r := usher.DefaultRules("EUR"); r.HoldTime = 0; n.Rules = &r },
-		"no slug":           func(n *catalog.NewEvent) { n.Slug = "" },
-		"queue after start": func(n *catalog.NewEvent) { q := n.StartsAt.Add(time.Second); n.QueueOpensAt = &q },
-		"sale after start":  func(n *catalog.NewEvent) { o := n.StartsAt.Add(time.Second); n.OpensAt = &o },
-		"closes in the past": func(n *catalog.NewEvent) {
+		"name: no name":                   func(n *catalog.NewEvent) { n.Name = "" },
+		"name: spaces for a name":         func(n *catalog.NewEvent) { n.Name = "  " },
+		"name: zero byte":                 func(n *catalog.NewEvent) { n.Name = "a\x00b" },
+		"name: broken UTF-8":              func(n *catalog.NewEvent) { n.Name = "a\xffb" },
+		"venue: replacement":              func(n *catalog.NewEvent) { n.Venue = "a\ufffdb" },
+		"name: 201 characters":            func(n *catalog.NewEvent) { n.Name = strings.Repeat("字", 201) },
+		"slug: capital slug":              func(n *catalog.NewEvent) { n.Slug = "Concert" },
+		"slug: slug with a slash":         func(n *catalog.NewEvent) { n.Slug = "a/b" },
+		"slug: long slug":                 func(n *catalog.NewEvent) { n.Slug = strings.Repeat("a", 64) },
+		"timeZone: unknown zone":          func(n *catalog.NewEvent) { n.TimeZone = "Europe/Nowhere" },
+		"timeZone: machine's zone":        func(n *catalog.NewEvent) { n.TimeZone = "Local" },
+		"timeZone: path as zone":          func(n *catalog.NewEvent) { n.TimeZone = "../../etc/passwd" },
+		"currency: unknown currency":      func(n *catalog.NewEvent) { n.Currency = "ZZZ" },
+		"startsAt: no start":              func(n *catalog.NewEvent) { n.StartsAt = time.Time{} },
+		"shard: unknown shard":            func(n *catalog.NewEvent) { n.Shard = 9 },
+		"activeMax: negative cap":         func(n *catalog.NewEvent) { n.ActiveMax = -1 },
+		"rules.holdSeconds: bad rules":    func(n *catalog.NewEvent) { r := usher.DefaultRules("EUR"); r.HoldTime = 0; n.Rules = &r },
+		"slug: no slug":                   func(n *catalog.NewEvent) { n.Slug = "" },
+		"queueOpensAt: queue after start": func(n *catalog.NewEvent) { q := n.StartsAt.Add(time.Second); n.QueueOpensAt = &q },
+		"opensAt: sale after start":       func(n *catalog.NewEvent) { o := n.StartsAt.Add(time.Second); n.OpensAt = &o },
+		"rules.saleClosesAt: closes in the past": func(n *catalog.NewEvent) {
 			r, ended := usher.DefaultRules("EUR"), time.Now().Add(-time.Hour)
 			r.SaleClosesAt, n.Rules = &ended, &r
 		},
-		"closes before it opens": func(n *catalog.NewEvent) {
+		"rules.saleClosesAt: closes before it opens": func(n *catalog.NewEvent) {
 			r, o := usher.DefaultRules("EUR"), n.StartsAt.Add(-time.Hour)
 			r.SaleClosesAt, n.OpensAt, n.Rules = &o, &o, &r
 		},
-		"queue after sale": func(n *catalog.NewEvent) {
+		"queueOpensAt: queue after sale": func(n *catalog.NewEvent) {
 			q, o := n.StartsAt, n.StartsAt.Add(-time.Minute)
 			n.QueueOpensAt, n.OpensAt = &q, &o
 		},
@@ -219,6 +221,11 @@ func TestCreateRefuses(t *testing.T) {
 		spoil(&n)
 		_, err := h.Create(t.Context(), n)
 		wantCode(t, name, err, usher.CodeInvalidRequest)
+		field, _, _ := strings.Cut(name, ":")
+		var refusal *usher.Error
+		if !errors.As(err, &refusal) || !strings.HasPrefix(refusal.Message, field) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 	if list, _ := h.List(t.Context(), true); len(list) != 0 {
 		t.Errorf("%d events were made", len(list))

@@ -80,7 +80,7 @@ func checkCloses(ctx context.Context, tx pgx.Tx, closes *time.Time) error {
 		return fmt.Errorf("read time: %w", err)
 	}
 	if !now.Before(*closes) {
-		return usher.Errorf(usher.CodeInvalidRequest, "the sale would close in the past: %s", closes.UTC().Format(time.RFC3339))
+		return usher.Errorf(usher.CodeInvalidRequest, "rules.saleClosesAt is past: %s", closes.UTC().Format(time.RFC3339))
 	}
 	return nil
 }
@@ -91,7 +91,7 @@ func (c *Catalog) place(want pg.ShardNumber) (pg.ShardNumber, error) {
 			return s.Number, nil
 		}
 	}
-	return 0, usher.Errorf(usher.CodeInvalidRequest, "shard %d is not configured here", want)
+	return 0, usher.Errorf(usher.CodeInvalidRequest, "shard: there is no shard %d here", want)
 }
 
 const (

@@ -105,10 +105,10 @@ func (n NewEvent) normalize() (NewEvent, error) {
 	if n.ActiveMax == 0 {
 		n.ActiveMax = 10_000
 	}
-	if err := checkName("the name", n.Name); err != nil {
+	if err := checkName("name", n.Name); err != nil {
 		return n, err
 	}
-	if err := checkName("the venue", n.Venue); err != nil {
+	if err := checkName("venue", n.Venue); err != nil {
 		return n, err
 	}
 	if _, err := LoadZone(n.TimeZone); err != nil {
@@ -119,21 +119,23 @@ func (n NewEvent) normalize() (NewEvent, error) {
 	}
 	switch {
 	case n.Slug == "":
-		return n, usher.Errorf(usher.CodeInvalidRequest, "the slug is empty: the event needs a unique name of lower-case letters, digits and single hyphens")
+		return n, usher.Errorf(usher.CodeInvalidRequest, "slug is empty: the event needs a unique name of lower-case letters, digits and single hyphens")
 	case len(n.Slug) > 63 || !slugPattern.MatchString(n.Slug):
-		return n, usher.Errorf(usher.CodeInvalidRequest, "the slug must be lower-case letters, digits and single hyphens, at most 63")
+		return n, usher.Errorf(usher.CodeInvalidRequest, "slug must be lower-case letters, digits and single hyphens, at most 63")
 	case n.StartsAt.Year() < 2000 || n.StartsAt.Year() > 9999:
-		return n, usher.Errorf(usher.CodeInvalidRequest, "the event needs a time at which it starts")
+		return n, usher.Errorf(usher.CodeInvalidRequest, "startsAt must be in the years 2000 to 9999")
 	case n.QueueOpensAt != nil && n.QueueOpensAt.After(n.StartsAt):
-		return n, usher.Errorf(usher.CodeInvalidRequest, "the queue must open before the event starts")
+		return n, usher.Errorf(usher.CodeInvalidRequest, "queueOpensAt must not be after startsAt: the queue opens before the event starts")
 	case n.OpensAt != nil && n.OpensAt.After(n.StartsAt):
-		return n, usher.Errorf(usher.CodeInvalidRequest, "the sale must open before the event starts")
+		return n, usher.Errorf(usher.CodeInvalidRequest, "opensAt must not be after startsAt: the sale opens before the event starts")
 	case rules.SaleClosesAt != nil && n.OpensAt != nil && !rules.SaleClosesAt.After(*n.OpensAt):
-		return n, usher.Errorf(usher.CodeInvalidRequest, "the sale must open before it closes")
+		return n, usher.Errorf(usher.CodeInvalidRequest, "rules.saleClosesAt must be after opensAt: the sale opens before it closes")
 	case n.QueueOpensAt != nil && n.OpensAt != nil && n.QueueOpensAt.After(*n.OpensAt):
-		return n, usher.Errorf(usher.CodeInvalidRequest, "the queue must open before the sale does")
-	case !(n.RatePerSecond > 0 && n.RatePerSecond <= 100_000) || n.ActiveMax < 1 || n.ActiveMax > 1_000_000:
-		return n, usher.Errorf(usher.CodeInvalidRequest, "the admission rate or the cap of shoppers is out of range")
+		return n, usher.Errorf(usher.CodeInvalidRequest, "queueOpensAt must not be after opensAt: the queue opens before the sale does")
+	case !(n.RatePerSecond > 0 && n.RatePerSecond <= 100_000):
+		return n, usher.Errorf(usher.CodeInvalidRequest, "ratePerSecond must be above 0 and at most 100000")
+	case n.ActiveMax < 1 || n.ActiveMax > 1_000_000:
+		return n, usher.Errorf(usher.CodeInvalidRequest, "activeMax must be 1 to 1000000")
 	}
 	return n, nil
 }

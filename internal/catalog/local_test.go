@@ -27,7 +27,7 @@ func TestParseLocal(t *testing.T) {
 		// Half an hour, on Lord Howe Island.
 		{"2026-04-05 01:45+11:00", "Australia/Lord_Howe", "2026-04-04T14:45:00Z"},
 	} {
-		got, err := catalog.ParseLocal(c.text, c.zone)
+		got, err := catalog.ParseLocal("startsAt", c.text, c.zone)
 		if err != nil || got.UTC().Format(time.RFC3339) != c.want || got.Location().String() != c.zone {
 			t.Errorf("%q in %s is %v (%v), want %s", c.text, c.zone, got, err, c.want)
 		}
@@ -50,7 +50,7 @@ func TestParseLocal(t *testing.T) {
 		{"2026-01-01 12:00", "", "time zone"},
 		{"2026-01-01 12:00", "Local", "time zone"},
 	} {
-		got, err := catalog.ParseLocal(c.text, c.zone)
+		got, err := catalog.ParseLocal("startsAt", c.text, c.zone)
 		if usher.CodeOf(err) != usher.CodeInvalidRequest || !strings.Contains(err.Error(), c.names) {
 			t.Errorf("%q in %s is %v (%v), want a refusal that says %q", c.text, c.zone, got, err, c.names)
 		}
@@ -67,7 +67,7 @@ func TestParseLocalIgnoresTheMachine(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Local = zone
-		got, err := catalog.ParseLocal("2026-06-01 12:00", "Asia/Taipei")
+		got, err := catalog.ParseLocal("startsAt", "2026-06-01 12:00", "Asia/Taipei")
 		if err != nil || got.UTC().Format(time.RFC3339) != "2026-06-01T04:00:00Z" {
 			t.Errorf("with the machine in %s: %v, %v", name, got, err)
 		}
@@ -78,7 +78,7 @@ func FuzzParseLocal(f *testing.F) {
 	f.Add("2026-03-29 02:30", "Europe/Berlin")
 	f.Add("2026-10-25T02:30:01+02:00", "Pacific/Apia")
 	f.Fuzz(func(t *testing.T, text, zone string) {
-		got, err := catalog.ParseLocal(text, zone)
+		got, err := catalog.ParseLocal("startsAt", text, zone)
 		if err != nil {
 			if usher.CodeOf(err) != usher.CodeInvalidRequest {
 				t.Fatalf("refused with %v", err)
@@ -86,7 +86,7 @@ func FuzzParseLocal(f *testing.F) {
 			return
 		}
 		// What it gives, with its offset, reads as the same instant.
-		again, err := catalog.ParseLocal(got.Format("2006-01-02T15:04:05-07:00"), zone)
+		again, err := catalog.ParseLocal("startsAt", got.Format("2006-01-02T15:04:05-07:00"), zone)
 		if _, offset := got.Zone(); offset%60 == 0 && (err != nil || !again.Equal(got)) {
 			t.Fatalf("%v reads back as %v, %v", got, again, err)
 		}

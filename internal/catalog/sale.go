@@ -59,7 +59,7 @@ func (c *Catalog) checkNotOver(ctx context.Context, id usher.EventID) error {
 func (c *Catalog) CheckCloses(ctx context.Context, id usher.EventID, at time.Time) error {
 	over, err := c.over(ctx, id, at)
 	if over {
-		err = usher.Errorf(usher.CodeInvalidRequest, "saleClosesAt is past: %s; to end the sale now, close it", at.UTC().Format(time.RFC3339))
+		err = usher.Errorf(usher.CodeInvalidRequest, "rules.saleClosesAt is past: %s; to end the sale now, close it", at.UTC().Format(time.RFC3339))
 	}
 	return err
 }

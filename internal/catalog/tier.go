@@ -3,6 +3,7 @@ package catalog
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -121,27 +122,28 @@ func (c *Catalog) SetStanding(ctx context.Context, id usher.EventID, tiers []Sta
 
 func checkStanding(tiers []Standing) ([]Standing, error) {
 	if len(tiers) > standingMax {
-		return nil, usher.Errorf(usher.CodeInvalidRequest, "an event has at most %d standing tiers", standingMax)
+		return nil, usher.Errorf(usher.CodeInvalidRequest, "tiers: an event has at most %d standing ones", standingMax)
 	}
 	seen := map[usher.TierID]bool{}
 	out := make([]Standing, 0, len(tiers))
-	for _, t := range tiers {
+	for i, t := range tiers {
+		at := fmt.Sprintf("tiers[%d]", i)
 		if t.Buckets == 0 {
 			t.Buckets = 1
 		}
-		if err := usher.CheckText("tierId", string(t.ID), 64); err != nil {
+		if err := usher.CheckText(at+".tierId", string(t.ID), 64); err != nil {
 			return nil, err
 		}
-		if err := checkName("the name of a tier", t.Name); err != nil {
+		if err := checkName(at+".name", t.Name); err != nil {
 			return nil, err
 		}
 		switch {
 		case seen[t.ID]:
-			return nil, usher.Errorf(usher.CodeInvalidRequest, "the tier %q is named twice", string(t.ID))
+			return nil, usher.Errorf(usher.CodeInvalidRequest, "%s.tierId: %q is named twice", at, string(t.ID))
 		case t.Capacity < 1 || t.Capacity > ledger.CapacityMax:
-			return nil, usher.Errorf(usher.CodeInvalidRequest, "the capacity of tier %q must be 1 to %d", string(t.ID), ledger.CapacityMax)
+			return nil, usher.Errorf(usher.CodeInvalidRequest, "%s.capacity must be 1 to %d", at, ledger.CapacityMax)
 		case t.Buckets < 1 || t.Buckets > ledger.BucketMax || t.Buckets > t.Capacity:
-			return nil, usher.Errorf(usher.CodeInvalidRequest, "tier %q needs 1 to %d buckets, and a place for each", string(t.ID), ledger.BucketMax)
+			return nil, usher.Errorf(usher.CodeInvalidRequest, "%s.buckets must be 1 to %d, and no more than its capacity", at, ledger.BucketMax)
 		}
 		seen[t.ID] = true
 		out = append(out, t)
@@ -252,15 +254,17 @@ func priced(e *Event, chart *seatmap.Chart, prices map[usher.TierID]int64) ([]Ti
 	for i := range out {
 		amount, ok := prices[out[i].ID]
 		if !ok {
-			return nil, usher.Errorf(usher.CodeInvalidRequest, "the tier %q has no price", string(out[i].ID))
+			return nil, usher.Errorf(usher.CodeInvalidRequest, "prices: the tier %q has none", string(out[i].ID))
 		}
 		out[i].Price = usher.Money{AmountMinor: amount, Currency: e.Currency}
 		if err := out[i].Price.Validate(); err != nil {
-			return nil, err
+			return nil, usher.InField("prices."+string(out[i].ID), err)
 		}
 	}
-	if len(prices) != len(out) {
-		return nil, usher.Errorf(usher.CodeInvalidRequest, "a price is for a tier that the event does not have")
+	for id := range prices {
+		if !slices.ContainsFunc(out, func(t Tier) bool { return t.ID == id }) {
+			return nil, usher.Errorf(usher.CodeInvalidRequest, "prices: the event has no tier %q", string(id))
+		}
 	}
 	return out, nil
 }
@@ -290,7 +294,7 @@ func ledgerTiers(tiers []Tier) []ledger.Tier {
 }
 
 func errClash(tier usher.TierID) error {
-	return usher.Errorf(usher.CodeInvalidRequest, "the tier %q cannot both have seats and be standing", string(tier))
+	return usher.Errorf(usher.CodeInvalidRequest, "tiers: %q cannot both have seats and be standing", string(tier))
 }
 
 func errChanged() error {

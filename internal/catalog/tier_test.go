@@ -1,6 +1,7 @@
 package catalog_test
 
 import (
+	"strings"
 	"sync"
 	"testing"
 
@@ -61,6 +62,12 @@ func TestMixedDraft(t *testing.T) {
 	wantCode(t, "publish without their prices", err, usher.CodeStateConflict)
 	_, err = h.SetPrices(ctx, e.ID, clubPrices)
 	wantCode(t, "prices of the seats alone", err, usher.CodeInvalidRequest)
+	for field, amount := range map[string]int64{"prices.floor": -1, `no tier "roof"`: 0} {
+		prices := map[usher.TierID]int64{seatmap.TierClubFront: 3000, seatmap.TierClubTables: 2000, "floor": amount, "terraces": 0, "roof": 1}
+		if _, err = h.SetPrices(ctx, e.ID, prices); usher.CodeOf(err) != usher.CodeInvalidRequest || !strings.Contains(err.Error(), field) {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
 	prices := map[usher.TierID]int64{seatmap.TierClubFront: 3000, seatmap.TierClubTables: 2000, "floor": 1500, "terraces": 0}
 	if e, err = h.SetPrices(ctx, e.ID, prices); err != nil || !e.Tiers[3].Priced() || e.Tiers[2].Price.AmountMinor != 1500 {
 		t.Fatalf("prices: %+v, %v", e.Tiers, err)

@@ -8,8 +8,11 @@ import (
 const CapacityMax = 10_000_000
 
 func (c *MoveCapacity) validate() error {
-	if c.From == c.To || c.Quantity < 1 || c.To < 1 || c.To > BucketMax {
-		return usher.Errorf(usher.CodeInvalidRequest, "two different buckets from 1 to %d and a quantity of at least 1 are needed", BucketMax)
+	switch {
+	case c.From == c.To || c.To < 1 || c.To > BucketMax:
+		return usher.Errorf(usher.CodeInvalidRequest, "from and to must be two different buckets from 1 to %d", BucketMax)
+	case c.Quantity < 1:
+		return usher.Errorf(usher.CodeInvalidRequest, "quantity must be at least 1")
 	}
 	if err := usher.CheckText("tier id", string(c.Tier), 64); err != nil {
 		return err
@@ -24,7 +27,7 @@ func (c *MoveCapacity) decide(s *state) (answer, error) {
 		// A bucket that is locked elsewhere looks like one that does not exist.
 		return answer{}, errMissed
 	case from == nil:
-		return answer{}, usher.Errorf(usher.CodeInvalidRequest, "tier %q has no bucket %d", string(c.Tier), c.From)
+		return answer{}, usher.Errorf(usher.CodeInvalidRequest, "from: tier %q has no bucket %d", string(c.Tier), c.From)
 	case from.available < c.Quantity:
 		return answer{}, usher.Errorf(usher.CodeStateConflict, "bucket %d has %d free places, %d were to be moved", c.From, from.available, c.Quantity)
 	}
@@ -42,10 +45,10 @@ func (c *MoveCapacity) decide(s *state) (answer, error) {
 
 func (c *SetCapacity) validate() error {
 	if c.Capacity < 0 || c.Capacity > CapacityMax {
-		return usher.Errorf(usher.CodeInvalidRequest, "a capacity is 0 to %d", CapacityMax)
+		return usher.Errorf(usher.CodeInvalidRequest, "capacity must be 0 to %d", CapacityMax)
 	}
 	if c.Bucket < 0 || c.Bucket > BucketMax {
-		return usher.Errorf(usher.CodeInvalidRequest, "a bucket is 1 to %d", BucketMax)
+		return usher.Errorf(usher.CodeInvalidRequest, "bucket must be 1 to %d", BucketMax)
 	}
 	if err := usher.CheckText("tier id", string(c.Tier), 64); err != nil {
 		return err
@@ -67,7 +70,7 @@ func (c *SetCapacity) decide(s *state) (answer, error) {
 		}
 	}
 	if len(keys) == 0 {
-		return answer{}, usher.Errorf(usher.CodeInvalidRequest, "tier %q has no such bucket", string(c.Tier))
+		return answer{}, usher.Errorf(usher.CodeInvalidRequest, "bucket: tier %q has none of that number", string(c.Tier))
 	}
 	var sum bucket
 	for _, k := range keys {

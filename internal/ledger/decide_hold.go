@@ -37,7 +37,7 @@ func (c *PlaceHold) validate() error {
 		return err
 	}
 	if n := c.places(); n == 0 || n > usher.PlacesMax {
-		return usher.Errorf(usher.CodeInvalidRequest, "a hold takes 1 to %d places", usher.PlacesMax)
+		return usher.Errorf(usher.CodeInvalidRequest, "seatIds and items: a hold takes 1 to %d places together", usher.PlacesMax)
 	}
 	for _, id := range c.Seats {
 		if err := usher.CheckText("seat id", string(id), 64); err != nil {

@@ -23,7 +23,7 @@ func (s Staff) cause(command string) string {
 // checkSeats sorts and bounds a staff command's seats, which are distinct.
 func checkSeats(seats []usher.SeatID) ([]usher.SeatID, error) {
 	if len(seats) == 0 || len(seats) > seatsPerCommandMax {
-		return nil, usher.Errorf(usher.CodeInvalidRequest, "name 1 to %d seats", seatsPerCommandMax)
+		return nil, usher.Errorf(usher.CodeInvalidRequest, "seatIds must name 1 to %d seats", seatsPerCommandMax)
 	}
 	for _, id := range seats {
 		if err := usher.CheckText("seat id", string(id), 64); err != nil {

@@ -3,6 +3,7 @@ package web
 import (
 	"bytes"
 	"context"
+	"encoding"
 	"errors"
 	"io"
 	"net"
@@ -150,6 +151,9 @@ func readAll(w http.ResponseWriter, r *http.Request, limit int64, timeout time.D
 // lifted only when the body is complete: net/http reads what is left of a body
 // before it answers, and would wait for ever for one that never ends.
 func readBytes(w http.ResponseWriter, r *http.Request, limit int64, timeout time.Duration) ([]byte, error) {
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
+		return nil, usher.Errorf(usher.CodeUnsupportedMediaType, "Content-Encoding: send the body as it is, not compressed")
+	}
 	rc := http.NewResponseController(w)
 	// Not every writer has a connection (tests): then there is no slow client.
 	_ = rc.SetReadDeadline(time.Now().Add(timeout))
@@ -177,6 +181,15 @@ func errTooLarge(limit int64) error {
 // pathEvent is an event's id in a path. The struct keeps huma, which goes by a
 // type's kind, from reading the id as a number.
 type pathEvent struct{ usher.EventID }
+
+// bodyID reads an id that a body has under the name of field. A body's own type for
+// it would refuse it, too, but without its name.
+func bodyID[ID any, P interface {
+	*ID
+	encoding.TextUnmarshaler
+}](field, text string) (id ID, err error) {
+	return id, usher.InField(field, P(&id).UnmarshalText([]byte(text)))
+}
 
 // Keyed is the header that every write may carry its idempotency key in.
 type Keyed struct {

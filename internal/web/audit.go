@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 
 	"usher"
@@ -10,7 +11,7 @@ import (
 
 // auditRequest names the events to audit.
 type auditRequest struct {
-	EventIDs []usher.EventID `json:"eventIds,omitempty" maxItems:"1000" pattern:"^evt_[1-9][0-9]{0,7}$" patternDescription:"an event's id" doc:"Audit these events alone; all by default"`
+	EventIDs []string `json:"eventIds,omitempty" maxItems:"1000" pattern:"^evt_[1-9][0-9]{0,7}$" patternDescription:"an event's id" doc:"Audit these events alone; all by default"`
 }
 
 type auditInput struct {
@@ -33,7 +34,14 @@ func (s *Server) runAudit(ctx context.Context, in *auditInput) (*auditOutput, er
 	if !operatorOf(ctx).Tenant.IsZero() {
 		return nil, usher.Errorf(usher.CodeForbidden, "the audit is for the house's own staff")
 	}
-	report, err := s.deps.Audit(ctx, in.Body.EventIDs...)
+	events := make([]usher.EventID, len(in.Body.EventIDs))
+	for i, text := range in.Body.EventIDs {
+		var err error
+		if events[i], err = bodyID[usher.EventID](fmt.Sprintf("eventIds[%d]", i), text); err != nil {
+			return nil, err
+		}
+	}
+	report, err := s.deps.Audit(ctx, events...)
 	if err != nil {
 		return nil, err
 	}

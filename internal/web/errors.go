@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/validation"
 
 	"usher"
 )
@@ -250,6 +252,16 @@ func init() {
 		}
 		return p
 	}
+	// Bounds are written out, and integers are what they are in the strict reading.
+	huma.ErrorFormatter = func(format string, args ...any) string {
+		for i, arg := range args {
+			if f, ok := arg.(float64); ok {
+				args[i] = strconv.FormatFloat(f, 'f', -1, 64)
+			}
+		}
+		return fmt.Sprintf(format, args...)
+	}
+	validation.MsgExpectedInteger = "expected integer, without fraction or exponent"
 	// Names are what they are, letter by letter, and null is no empty list.
 	huma.ValidateStrictCasing = true
 	huma.DefaultArrayNullable = false
@@ -267,7 +279,7 @@ func schemaError(status int, message string, errs []error) error {
 	default:
 		return errors.Join(append(errs, errors.New(message))...)
 	}
-	code, details := usher.CodeInvalidRequest, make([]string, 0, 1)
+	code, details, fraction := usher.CodeInvalidRequest, make([]string, 0, 1), ""
 	for _, err := range errs {
 		var detail *huma.ErrorDetail
 		if !errors.As(err, &detail) || len(details) == 3 {
@@ -275,13 +287,11 @@ func schemaError(status int, message string, errs []error) error {
 		}
 		where, name, _ := strings.Cut(detail.Location, ".")
 		switch {
+		case detail.Location == fraction:
+			// Its bounds are for integers.
 		case where == "path":
 			code = usher.CodeInvalidID
 			details = append(details, name+": not a valid id")
-		case strings.HasPrefix(detail.Message, string(usher.CodeInvalidID)+": "):
-			// An id that has the shape and is none, in the id's own words.
-			code = usher.CodeInvalidID
-			details = append(details, where+": "+strings.TrimPrefix(detail.Message, string(usher.CodeInvalidID)+": "))
 		case name == "" && strings.HasPrefix(detail.Message, "expected "):
 			// The schema's own words, for example of a property that is missing.
 			details = append(details, where+": "+detail.Message)
@@ -289,6 +299,9 @@ func schemaError(status int, message string, errs []error) error {
 			details = append(details, where+": does not fit the schema")
 		default:
 			details = append(details, clip(name)+": "+detail.Message)
+		}
+		if detail.Message == validation.MsgExpectedInteger {
+			fraction = detail.Location
 		}
 	}
 	if len(details) == 0 {

@@ -35,10 +35,17 @@ type clearable struct {
 	at    *time.Time
 }
 
-// UnmarshalJSON is called for null, too.
+// UnmarshalJSON is called for null, too. It takes what the schema's check of a
+// date-time lets pass, which is more than a time.Time does.
 func (c *clearable) UnmarshalJSON(b []byte) error {
 	c.given = true
-	return json.Unmarshal(b, &c.at)
+	var text *string
+	if err := json.Unmarshal(b, &text); err != nil || text == nil {
+		return err
+	}
+	at, err := time.Parse(time.RFC3339, *text)
+	c.at = &at
+	return err
 }
 
 // MarshalJSON writes the time or null.
@@ -81,7 +88,7 @@ func (f ruleFields) apply(r *usher.Rules) {
 type createEventInput struct {
 	Body struct {
 		Reasoned
-		TenantID     usher.TenantID `json:"tenantId,omitzero" pattern:"^tnt_[0-9a-z]{26}$" patternDescription:"a tenant's id" doc:"Whose event it is; for the house's own staff only"`
+		TenantID     string         `json:"tenantId,omitempty" pattern:"^tnt_[0-9a-z]{26}$" patternDescription:"a tenant's id" doc:"Whose event it is; for the house's own staff only"`
 		Slug         string         `json:"slug" maxLength:"63" doc:"Unique name: creating the same event again returns it"`
 		Name         string         `json:"name" maxLength:"800"`
 		Venue        string         `json:"venue" maxLength:"800"`
@@ -139,8 +146,17 @@ type pricesInput struct {
 	Event pathEvent `path:"eventId"`
 	Body  struct {
 		Reasoned
-		Prices map[usher.TierID]int64 `json:"prices" minProperties:"1" doc:"Price of every tier, those of the chart and the standing ones, in minor units"`
+		Prices map[usher.TierID]minorUnits `json:"prices" minProperties:"1" doc:"Price of every tier, those of the chart and the standing ones, in minor units"`
 	}
+}
+
+// minorUnits is an amount in the event's currency.
+type minorUnits int64
+
+// Schema bounds every amount of a list.
+func (minorUnits) Schema(huma.Registry) *huma.Schema {
+	least, most := 0.0, float64(usher.AmountMax)
+	return &huma.Schema{Type: huma.TypeInteger, Format: "int64", Minimum: &least, Maximum: &most}
 }
 
 type rulesInput struct {
@@ -155,8 +171,8 @@ type blockInput struct {
 	Event pathEvent `path:"eventId"`
 	Body  struct {
 		Reasoned
-		AccountID usher.AccountID `json:"accountId" pattern:"^acc_[0-9a-z]{26}$" patternDescription:"an account's id"`
-		Blocked   bool            `json:"blocked"`
+		AccountID string `json:"accountId" pattern:"^acc_[0-9a-z]{26}$" patternDescription:"an account's id"`
+		Blocked   bool   `json:"blocked"`
 	}
 }
 
@@ -257,20 +273,25 @@ func (s *Server) createEvent(ctx context.Context, in *createEventInput) (*adminE
 		Tenant: operatorOf(ctx).Tenant, Slug: b.Slug, Name: b.Name, Venue: b.Venue, TimeZone: b.TimeZone, Currency: b.Currency,
 		RatePerSecond: b.Rate, ActiveMax: b.ActiveMax, Shard: b.Shard,
 	}
-	if n.Tenant.IsZero() {
-		n.Tenant = b.TenantID
-	}
-	if !b.TenantID.IsZero() && b.TenantID != n.Tenant {
-		return nil, usher.Errorf(usher.CodeForbidden, "the event would be another tenant's")
-	}
 	var err error
-	if n.StartsAt, err = catalog.ParseLocal(b.StartsAt, b.TimeZone); err != nil {
+	if b.TenantID != "" {
+		tenant, err := bodyID[usher.TenantID]("tenantId", b.TenantID)
+		switch {
+		case err != nil:
+			return nil, err
+		case n.Tenant.IsZero():
+			n.Tenant = tenant
+		case tenant != n.Tenant:
+			return nil, usher.Errorf(usher.CodeForbidden, "the event would be another tenant's")
+		}
+	}
+	if n.StartsAt, err = catalog.ParseLocal("startsAt", b.StartsAt, b.TimeZone); err != nil {
 		return nil, err
 	}
-	if n.QueueOpensAt, err = parseOptional(b.QueueOpensAt, b.TimeZone); err != nil {
+	if n.QueueOpensAt, err = parseOptional("queueOpensAt", b.QueueOpensAt, b.TimeZone); err != nil {
 		return nil, err
 	}
-	if n.OpensAt, err = parseOptional(b.OpensAt, b.TimeZone); err != nil {
+	if n.OpensAt, err = parseOptional("opensAt", b.OpensAt, b.TimeZone); err != nil {
 		return nil, err
 	}
 	if b.Rules != nil {
@@ -288,11 +309,11 @@ func (s *Server) createEvent(ctx context.Context, in *createEventInput) (*adminE
 	return s.adminEvent(ctx, e)
 }
 
-func parseOptional(text, zone string) (*time.Time, error) {
+func parseOptional(what, text, zone string) (*time.Time, error) {
 	if text == "" {
 		return nil, nil
 	}
-	t, err := catalog.ParseLocal(text, zone)
+	t, err := catalog.ParseLocal(what, text, zone)
 	if err != nil {
 		return nil, err
 	}
@@ -422,8 +443,12 @@ func (s *Server) importFile(w http.ResponseWriter, r *http.Request) (*adminEvent
 }
 
 func (s *Server) setPrices(ctx context.Context, in *pricesInput) (*adminEventOutput, error) {
-	err := s.act(ctx, "event.prices", in.Event.EventID, in.Body.Reason, in.Body.Prices, func(ctx context.Context) error {
-		_, err := s.deps.Catalog.SetPrices(ctx, in.Event.EventID, in.Body.Prices)
+	prices := make(map[usher.TierID]int64, len(in.Body.Prices))
+	for tier, amount := range in.Body.Prices {
+		prices[tier] = int64(amount)
+	}
+	err := s.act(ctx, "event.prices", in.Event.EventID, in.Body.Reason, prices, func(ctx context.Context) error {
+		_, err := s.deps.Catalog.SetPrices(ctx, in.Event.EventID, prices)
 		return err
 	})
 	if err != nil {
@@ -454,12 +479,16 @@ func (s *Server) changeRules(ctx context.Context, in *rulesInput) (*adminEventOu
 }
 
 func (s *Server) blockAccount(ctx context.Context, in *blockInput) (*emptyOutput, error) {
-	detail := map[string]any{"accountId": in.Body.AccountID, "blocked": in.Body.Blocked}
+	account, err := bodyID[usher.AccountID]("accountId", in.Body.AccountID)
+	if err != nil {
+		return nil, err
+	}
+	detail := map[string]any{"accountId": account, "blocked": in.Body.Blocked}
 	return &emptyOutput{}, s.act(ctx, "event.block", in.Event.EventID, in.Body.Reason, detail, func(ctx context.Context) error {
-		if _, err := s.deps.Accounts.Person(ctx, in.Body.AccountID); err != nil {
+		if _, err := s.deps.Accounts.Person(ctx, account); err != nil {
 			return err
 		}
-		return s.draftOr(ctx, in.Event.EventID, s.deps.Ledger.BlockAccount(ctx, in.Event.EventID, in.Body.AccountID, in.Body.Blocked))
+		return s.draftOr(ctx, in.Event.EventID, s.deps.Ledger.BlockAccount(ctx, in.Event.EventID, account, in.Body.Blocked))
 	})
 }
 

@@ -111,13 +111,16 @@ func TestWrongFieldsAreNamed(t *testing.T) {
 		{"PUT", block, `{"accountId":5,"blocked":true}`, "accountId"},
 		{"PUT", block, `{"blocked":true}`, "accountId"},
 		// It has the shape and is none.
-		{"PUT", block, `{"accountId":"acc_00000000000000000000000000","blocked":true}`, "acc_"},
+		{"PUT", block, `{"accountId":"acc_00000000000000000000000000","blocked":true}`, "accountId: not an id"},
 		{"POST", "/v1/admin/audit", `{"eventIds":["secret"]}`, "eventIds[0]"},
-		{"POST", "/v1/admin/audit", `{"eventIds":["evt_99999999"]}`, "event id"},
+		{"POST", "/v1/admin/audit", `{"eventIds":["evt_7","evt_99999999"]}`, "eventIds[1]: not an event id"},
 		{"POST", "/v1/admin/events", events + `"tenantId":"secret"}`, "tenantId"},
 		{"POST", "/v1/admin/events", events + `"rules":{"saleClosesAt":"secret"}}`, "rules.saleClosesAt"},
 		{"POST", "/v1/admin/events/evt_7/devices", `{"name":" ","settle":"now"}`, "name"},
 		{"POST", "/v1/admin/events/evt_7/seats/block", `{"seatIds":[5],"reason":"r"}`, "seatIds[0]"},
+		{"POST", "/v1/admin/events", strings.Replace(events, "2026-12-24 19:30", "soon", 1) + `"queueOpensAt":"x"}`, "startsAt: "},
+		{"POST", "/v1/admin/events", strings.Replace(events, "UTC", "Mars", 1) + `"queueOpensAt":"x"}`, "timeZone: "},
+		{"POST", "/v1/admin/events", events + `"queueOpensAt":"later"}`, "queueOpensAt: "},
 		{"PUT", "/v1/admin/events/evt_7/standing", `{"tiers":[{"tierId":5,"name":"x","capacity":1}]}`, "tiers[0].tierId"},
 	} {
 		a := w.do(t, tc.method, tc.path, staffKey, tc.body)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"math"
 	"mime"
 	"net/http"
 	"strconv"
@@ -168,8 +169,53 @@ var jsonFormat = huma.Format{
 	Unmarshal: func(b []byte, v any) error {
 		d := json.NewDecoder(bytes.NewReader(b))
 		d.DisallowUnknownFields()
+		if tree, ok := v.(*any); ok {
+			return decodeTree(d, tree)
+		}
 		return d.Decode(v)
 	},
+}
+
+// decodeTree reads a body for the schema to check. Its numbers are as they are
+// written: the schema knows values alone, and would take 1.0 for an integer.
+func decodeTree(d *json.Decoder, tree *any) error {
+	d.UseNumber()
+	if err := d.Decode(tree); err != nil {
+		return err
+	}
+	*tree = written(*tree)
+	return nil
+}
+
+// written replaces the numbers of a tree by what the schema's check understands.
+func written(tree any) any {
+	switch v := tree.(type) {
+	case map[string]any:
+		for name := range v {
+			v[name] = written(v[name])
+		}
+	case []any:
+		for i := range v {
+			v[i] = written(v[i])
+		}
+	case json.Number:
+		if n, err := v.Int64(); err == nil {
+			return n
+		}
+		// A number beyond all floats is infinite, and so above every maximum.
+		f, _ := v.Float64()
+		if strings.ContainsAny(v.String(), ".eE") {
+			// A hair off the value, and in its bounds: refused where an integer is
+			// wanted, the same in every other respect. What is bound is read from the
+			// text again.
+			f = math.Nextafter(f, 0)
+			if f == 0 {
+				f = math.SmallestNonzeroFloat64
+			}
+		}
+		return f
+	}
+	return tree
 }
 
 // isJSON reports whether the request says that its body is JSON. A request
