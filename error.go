@@ -111,7 +111,7 @@ type Error struct {
 	RetryAfter time.Duration
 	// Seats names the places that were the reason, if any.
 	Seats []SeatID
-	// Tiers names the tiers without seats that were the reason, if any.
+	// Tiers names the tiers that were the reason, if any.
 	Tiers []TierID
 	// Suggestion names seats that may be had instead, if any were looked for.
 	Suggestion []SeatID

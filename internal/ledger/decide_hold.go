@@ -204,10 +204,12 @@ func (c *PlaceHold) refused(s *state, a *account) *usher.Error {
 	}
 	noTier, short := s.shortOf(c.Items)
 	switch {
-	case (unknown != nil || noTier) && s.partial:
+	case (unknown != nil || noTier != nil) && s.partial:
 		return errMissed
-	case noTier:
-		return usher.Errorf(usher.CodeInvalidRequest, "this event has no such tier without seats")
+	case noTier != nil:
+		e := usher.Errorf(usher.CodeInvalidRequest, "items.tierId: this event has no standing tier %q", string(noTier[0]))
+		e.Tiers = noTier
+		return e
 	case unknown != nil:
 		e := usher.Errorf(usher.CodeSeatUnknown, "this event has no such seat")
 		e.Seats = unknown

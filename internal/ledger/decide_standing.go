@@ -70,20 +70,22 @@ func (s *state) tier(id usher.TierID) []bucketKey {
 	return keys
 }
 
-// shortOf reports whether a tier does not exist, and which tiers have too little
-// left over all their buckets together.
-func (s *state) shortOf(items []Item) (noTier bool, short []usher.TierID) {
+// shortOf names the tiers that do not exist, and those that have too little left
+// over all their buckets together.
+func (s *state) shortOf(items []Item) (unknown, short []usher.TierID) {
 	for _, i := range items {
 		keys, free := s.tier(i.Tier), 0
 		for _, k := range keys {
 			free += s.buckets[k].available
 		}
-		noTier = noTier || len(keys) == 0
+		if len(keys) == 0 {
+			unknown = append(unknown, i.Tier)
+		}
 		if free < i.Quantity || s.prices[s.rules.PriceVersion][i.Tier].withdrawn {
 			short = append(short, i.Tier)
 		}
 	}
-	return noTier, short
+	return unknown, short
 }
 
 // draw chooses the buckets that the items come from: the fullest first, so that a

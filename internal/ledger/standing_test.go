@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -94,17 +95,22 @@ func TestStandingOrder(t *testing.T) {
 		t.Errorf("what was given back is not for sale: %v", err)
 	}
 	for name, c := range map[string]ledger.PlaceHold{
-		"none":         {Items: lawn(0)},
-		"negative":     {Items: []ledger.Item{{Tier: "lawn", Quantity: -1}}},
-		"seven":        {Items: lawn(7)},
-		"six and one":  {Items: lawn(6), Seats: seatIDs(5)},
-		"twice":        {Items: []ledger.Item{{Tier: "lawn", Quantity: 1}, {Tier: "lawn", Quantity: 1}}},
-		"seated tier":  {Items: []ledger.Item{{Tier: "gold", Quantity: 1}}},
-		"unknown tier": {Items: []ledger.Item{{Tier: "moon", Quantity: 1}}},
+		"none":        {Items: lawn(0)},
+		"negative":    {Items: []ledger.Item{{Tier: "lawn", Quantity: -1}}},
+		"seven":       {Items: lawn(7)},
+		"six and one": {Items: lawn(6), Seats: seatIDs(5)},
+		"twice":       {Items: []ledger.Item{{Tier: "lawn", Quantity: 1}, {Tier: "lawn", Quantity: 1}}},
 	} {
 		c.Event, c.Account, c.Key = fieldEvent, a, "bad"
 		if _, err := h.PlaceHold(t.Context(), c); usher.CodeOf(err) != usher.CodeInvalidRequest {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, tier := range []usher.TierID{"gold", "moon"} {
+		_, err := h.field(h.Ledger, a, "bad", []ledger.Item{{Tier: "lawn", Quantity: 1}, {Tier: tier, Quantity: 1}})
+		e := wantCode(t, err, usher.CodeInvalidRequest)
+		if !slices.Equal(e.Tiers, []usher.TierID{tier}) || !strings.Contains(e.Message, "items.tierId") || !strings.Contains(e.Message, string(tier)) {
+			t.Errorf("no standing tier %s: %v names %v", tier, e, e.Tiers)
 		}
 	}
 }

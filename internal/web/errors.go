@@ -110,8 +110,9 @@ type Problem struct {
 	Code   usher.Code `json:"code" doc:"The stable reason to act on"`
 	// Seats names the places that were the reason of seats_unavailable and seat_unknown.
 	Seats []usher.SeatID `json:"seats,omitempty" doc:"The places that were the reason"`
-	// Tiers names the standing tiers that have too little left.
-	Tiers []usher.TierID `json:"tiers,omitempty" doc:"The standing tiers that were the reason"`
+	// Tiers names the standing tiers that have too little left, or the tiers of a
+	// request that are none.
+	Tiers []usher.TierID `json:"tiers,omitempty" doc:"The tiers that were the reason: too little is left of them, or the event has no such standing tier"`
 	// Suggestion names as many seats of the same tier that look free.
 	Suggestion []usher.SeatID `json:"suggestion,omitempty" doc:"Seats beside each other that may be had instead"`
 	// RequestID finds the log line of this request.
