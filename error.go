@@ -3,6 +3,7 @@ package usher
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -140,11 +141,17 @@ func InField(field string, err error) error {
 	return &named
 }
 
-// Error returns code, message and cause, for logs.
+// Error returns code, message and cause, for logs. Clients get Code and Message.
 func (e *Error) Error() string {
 	s := string(e.Code)
 	if e.Message != "" {
 		s += ": " + e.Message
+	}
+	if e.Err != nil {
+		// Errorf's message has its cause already.
+		if cause := e.Err.Error(); !strings.Contains(s, cause) {
+			s += ": " + cause
+		}
 	}
 	return s
 }

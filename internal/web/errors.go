@@ -206,20 +206,9 @@ func (s *Server) report(ctx context.Context, err error) *Problem {
 		if p.Code == usher.CodeInternal {
 			level = slog.LevelError
 		}
-		s.log.Log(ctx, level, "request failed", "request", p.RequestID, "code", p.Code, "error", causeOf(err))
+		s.log.Log(ctx, level, "request failed", "request", p.RequestID, "code", p.Code, "error", err)
 	}
 	return p
-}
-
-// causeOf is the text for logs: the whole chain, and below a coded error the
-// cause that its message hides.
-func causeOf(err error) string {
-	text := err.Error()
-	var coded *usher.Error
-	if errors.As(err, &coded) && coded.Err != nil && !strings.Contains(text, coded.Err.Error()) {
-		text += ": " + coded.Err.Error()
-	}
-	return text
 }
 
 func writeProblem(w http.ResponseWriter, p *Problem) {

@@ -2,6 +2,7 @@ package web_test
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -77,11 +78,15 @@ func TestStockThatCannotBeRead(t *testing.T) {
 	w := newWorld(t)
 	w.standing()
 	w.ledger.quota = func() ([]ledger.BucketState, error) {
-		return nil, usher.Errorf(usher.CodeUnavailable, "shard is away")
+		return nil, &usher.Error{Code: usher.CodeUnavailable, Message: "temporarily unavailable", Err: errors.New("shard 3 refused the connection")}
 	}
 	a := w.do(t, "GET", "/v1/events/evt_7", "", "")
 	if a.status != 200 || !strings.Contains(a.body, `"sale":"unavailable"`) || strings.Contains(a.body, "stock") || !strings.Contains(a.body, `"standing":110`) {
 		t.Errorf("%d %s", a.status, a.body)
+	}
+	// The log says why; the answer does not.
+	if !strings.Contains(w.logText(), "shard 3 refused") || strings.Contains(a.body, "shard 3") {
+		t.Errorf("logged %s", w.logText())
 	}
 }
 
