@@ -40,7 +40,7 @@ func ParseEventID(s string) (EventID, error) {
 	digits, ok := strings.CutPrefix(s, "evt_")
 	n, err := strconv.ParseUint(digits, 10, 24)
 	if !ok || err != nil || n == 0 || digits[0] == '0' || digits[0] == '+' {
-		return 0, Errorf(CodeInvalidID, "not an event id")
+		return 0, Errorf(CodeInvalidID, "not an event id like evt_12")
 	}
 	return EventID(n), nil
 }

@@ -15,8 +15,8 @@ import (
 type auditCmd struct {
 	databaseFlags `embed:""`
 
-	Event []string `help:"Audit these events alone (evt_1). May be repeated." placeholder:"EVENT"`
-	JSON  bool     `help:"Print the whole report as one JSON object."`
+	Event []usher.EventID `help:"Audit these events alone (evt_1). May be repeated." placeholder:"EVENT"`
+	JSON  bool            `help:"Print the whole report as one JSON object."`
 }
 
 // errViolations ends a command whose audit found something.
@@ -28,21 +28,13 @@ func (c *auditCmd) Run(p *process) error {
 	if err != nil {
 		return err
 	}
-	events := make([]usher.EventID, 0, len(c.Event))
-	for _, text := range c.Event {
-		e, err := usher.ParseEventID(text)
-		if err != nil {
-			return err
-		}
-		events = append(events, e)
-	}
 	cfg.PoolSize, cfg.ApplicationName = 2, "usher audit"
 	homes, err := pg.OpenReadOnly(p.ctx, cfg)
 	if err != nil {
 		return err
 	}
 	defer homes.Close()
-	report, err := audit.Run(p.ctx, homes.Shards(), events...)
+	report, err := audit.Run(p.ctx, homes.Shards(), c.Event...)
 	if err != nil {
 		return err
 	}

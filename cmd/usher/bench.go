@@ -11,7 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	"usher"
 	"usher/internal/bench"
 	"usher/internal/pg"
 	"usher/internal/pg/embedded"
@@ -41,10 +40,8 @@ func (t benchTarget) server(p *process, dir string) (stop func(), target bench.T
 	return privateDemo(p, dir)
 }
 
-// errBenchUsage is the answer to flags that measure nothing.
-func errBenchUsage(scenario string) error {
-	return usher.Errorf(usher.CodeInvalidRequest, "nothing can be measured like that: see usher bench %s --help", scenario)
-}
+// errNothing is the answer to flags that measure nothing.
+const errNothing = usageError("nothing can be measured like that")
 
 // wholeSeconds reports a time that rules can have: they count in seconds.
 func wholeSeconds(d time.Duration) bool { return d >= time.Second && d%time.Second == 0 }

@@ -38,7 +38,7 @@ func (c *benchHoldsCmd) sane() bool {
 // Run measures and prints.
 func (c *benchHoldsCmd) Run(p *process) error {
 	if !c.sane() {
-		return errBenchUsage("holds")
+		return errNothing
 	}
 	cfg := bench.HoldsConfig{
 		Seconds: c.Seconds, Seats: c.Seats, SeatsPerHold: c.SeatsPerHold, ConflictShare: c.Conflict, Clients: c.Clients,

@@ -19,7 +19,7 @@ type benchHotseatCmd struct {
 // Run measures and prints.
 func (c *benchHotseatCmd) Run(p *process) error {
 	if c.Clients < 6 || c.Clients > 100_000 {
-		return errBenchUsage("hotseat")
+		return errNothing
 	}
 	return onServer(p, c.benchTarget, c.JSON, func(ctx context.Context, t bench.Target) (bench.HotseatResult, error) {
 		fmt.Fprintf(p.stderr, "%d people for one seat\n", c.Clients)

@@ -25,7 +25,7 @@ type benchIsolationCmd struct {
 // Run measures and prints.
 func (c *benchIsolationCmd) Run(p *process) error {
 	if c.Rate <= 0 || c.Beside <= 0 || c.Seconds <= 0 || c.Seats < 100 || !wholeSeconds(c.HoldTime) || c.Conflict < 0 || c.Conflict > 0.9 {
-		return errBenchUsage("isolation")
+		return errNothing
 	}
 	return onServer(p, c.benchTarget, c.JSON, func(ctx context.Context, t bench.Target) (bench.IsolationResult, error) {
 		fmt.Fprintf(p.stderr, "an event alone for %.0f s, then beside one that %.0f holds/s are offered to\n", c.Seconds, c.Rate)

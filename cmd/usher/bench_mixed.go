@@ -25,7 +25,7 @@ type benchMixedCmd struct {
 func (c *benchMixedCmd) Run(p *process) error {
 	if c.Scale <= 0 || c.Scale > 1 || c.Seconds <= 0 || c.SeatsPerHold < 1 || c.SeatsPerHold > usher.PlacesMax ||
 		c.Seats < 100*c.SeatsPerHold || c.Conflict < 0 || c.Conflict > 0.9 {
-		return errBenchUsage("mixed")
+		return errNothing
 	}
 	return onServer(p, c.benchTarget, c.JSON, func(ctx context.Context, t bench.Target) (bench.MixedResult, error) {
 		fmt.Fprintf(p.stderr, "everything at once, at %g of the design case, for %.0f s\n", c.Scale, c.Seconds)

@@ -120,6 +120,7 @@ func TestExitCodes(t *testing.T) {
 	for err, want := range map[error]int{
 		usher.Errorf(usher.CodeUnavailable, "x"): exitMissing,
 		usher.Errorf(usher.CodeNotFound, "x"):    exitRefused,
+		usagef("x"):                              exitUsage,
 		io.EOF:                                   exitFailed,
 		context.DeadlineExceeded:                 exitFailed,
 		pg.Unavailable(context.Canceled):         exitFailed,

@@ -35,7 +35,7 @@ func (f *adminFlags) client() (*adminClient, error) {
 		return nil, err
 	}
 	if token == "" {
-		return nil, usher.Errorf(usher.CodeUnauthenticated, "give the operator's key: set USHER_ADMIN_TOKEN, or --admin-token-file")
+		return nil, usher.Errorf(usher.CodeUnavailable, "give the operator's key: set USHER_ADMIN_TOKEN, or --admin-token-file")
 	}
 	return &adminClient{base: strings.TrimRight(f.URL, "/"), token: token, http: &http.Client{Timeout: adminTimeout}}, nil
 }

@@ -20,11 +20,11 @@ const (
 
 func checkCrowd(people int, speed float64) error {
 	if people < 0 || people > crowdMax {
-		return usher.Errorf(usher.CodeInvalidRequest, "a crowd has 0 to %d people (--crowd)", crowdMax)
+		return usagef("a crowd has 0 to %d people (--crowd)", crowdMax)
 	}
 	// Written so that NaN fails, too.
 	if !(speed > 0 && speed <= crowdSpeedMax) {
-		return usher.Errorf(usher.CodeInvalidRequest, "a crowd moves at up to %d times human pace (--crowd-speed)", crowdSpeedMax)
+		return usagef("a crowd moves at up to %d times human pace (--crowd-speed)", crowdSpeedMax)
 	}
 	return nil
 }

@@ -432,6 +432,9 @@ func (r *running) checkCommands(t *testing.T) {
 	r.usher(t, exitOK, `"sale": "closed"`, "event", "status", "evt_6")
 	r.usher(t, exitRefused, "state_conflict", "event", "open", "evt_6")
 	r.usher(t, exitRefused, "not_found", "event", "status", "evt_99")
+	r.usher(t, exitRefused, "evt_99", "audit", "--event", "evt_99", "--database-url", r.DatabaseURL)
+	r.usher(t, exitRefused, "evt_99", "rehearse", "--event", "evt_99")
+	r.usher(t, exitRefused, "unauthenticated", "rehearse", "--admin-token", "usk_wrong")
 	actions := admin.must(200, "GET", "/v1/admin/actions?target=evt_6", nil)
 	for _, verb := range []string{"event.import", "event.prices", "event.publish", "event.close"} {
 		if !bytes.Contains(actions.raw, []byte(verb)) {
@@ -483,9 +486,14 @@ func TestDemoRefuses(t *testing.T) {
 	r.usher(t, exitMissing, "another one with --data-dir", "demo", "--addr", "127.0.0.1:0", "--data-dir", filepath.Join(file, "below"))
 	r.usher(t, exitMissing, "USHER_POSTGRES_BIN is set, but cannot be used", "demo", "--no-download", "--addr", "127.0.0.1:0", "--data-dir", dir)
 	r.usher(t, exitUsage, "unknown flag", "demo", "--adr", "x")
-	r.usher(t, exitRefused, "--crowd", "demo", "--crowd=-1")
-	r.usher(t, exitRefused, "--crowd-speed", "demo", "--crowd-speed", "NaN")
-	r.usher(t, exitRefused, "USHER_ADMIN_TOKEN", "event", "list")
+	r.usher(t, exitUsage, "--crowd", "demo", "--crowd=-1")
+	r.usher(t, exitUsage, "--crowd-speed", "demo", "--crowd-speed", "NaN")
+	r.usher(t, exitMissing, "USHER_ADMIN_TOKEN", "event", "list")
+	r.usher(t, exitUsage, "missing flags: --name, --starts-at, --time-zone\n(usher event create --help", "event", "create", "--slug", "x", "--venue", "y")
+	r.usher(t, exitUsage, "missing flags: --slug, --name", "event", "import", os.Args[0])
+	for _, args := range [][]string{{"audit", "--event", "zzz"}, {"rehearse", "--event", "zzz"}, {"event", "status", "zzz"}} {
+		r.usher(t, exitUsage, "not an event id like evt_12", args...)
+	}
 	r.usher(t, exitOK, "usher ", "version")
 	r.usher(t, exitOK, "--data-dir", "demo", "--help")
 	checkNothingRuns(t, dir)

@@ -116,6 +116,22 @@ type newEventFlags struct {
 	NoQueue  bool   `help:"Sell without a queue."`
 }
 
+// check names every flag that a new event lacks, at once.
+func (f *newEventFlags) check() error {
+	var missing []string
+	for _, flag := range []struct{ name, value string }{
+		{"--slug", f.Slug}, {"--name", f.Name}, {"--venue", f.Venue}, {"--starts-at", f.StartsAt}, {"--time-zone", f.TimeZone},
+	} {
+		if flag.value == "" {
+			missing = append(missing, flag.name)
+		}
+	}
+	if missing == nil {
+		return nil
+	}
+	return usagef("missing flags: %s", strings.Join(missing, ", "))
+}
+
 func (f *newEventFlags) create(p *process, client *adminClient) (usher.EventID, error) {
 	body := map[string]any{
 		"slug": f.Slug, "name": f.Name, "venue": f.Venue, "startsAt": f.StartsAt, "timeZone": f.TimeZone, "currency": f.Currency,
@@ -137,6 +153,9 @@ type createCmd struct {
 
 // Run makes the draft.
 func (c *createCmd) Run(p *process) error {
+	if err := c.check(); err != nil {
+		return err
+	}
 	client, err := c.client()
 	if err != nil {
 		return err
@@ -162,6 +181,11 @@ type importCmd struct {
 
 // Run imports the chart and sets the prices.
 func (c *importCmd) Run(p *process) error {
+	if c.Event == 0 {
+		if err := c.check(); err != nil {
+			return err
+		}
+	}
 	client, err := c.client()
 	if err != nil {
 		return err

@@ -87,18 +87,26 @@ func run(ctx context.Context, args []string) int {
 		err = fault.ArmFromEnv(os.Getenv("USHER_FAULTS"))
 	}
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "usher: %v\n(%s --help tells what is known)\n", err, commandOf(err))
+		fmt.Fprintf(os.Stderr, "usher: %v\n"+knownHint, err, commandOf(err))
 		return exitUsage
 	}
 	log := newLogger(os.Stderr, c.LogFormat, c.LogLevel)
 	slog.SetDefault(log)
 	p := &process{ctx: ctx, log: log, stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
-	if err := kctx.Run(p); err != nil {
-		fmt.Fprintf(os.Stderr, "usher: %s\n", explain(err))
-		return exitCode(err)
+	err = kctx.Run(p)
+	if err == nil {
+		return exitOK
 	}
-	return exitOK
+	fmt.Fprintf(os.Stderr, "usher: %s\n", explain(err))
+	code := exitCode(err)
+	if code == exitUsage {
+		fmt.Fprintf(os.Stderr, knownHint, kctx.Selected().FullPath())
+	}
+	return code
 }
+
+// knownHint ends what is said about a wrong command line.
+const knownHint = "(%s --help tells what is known)\n"
 
 // commandOf names the command whose help answers a wrong command line.
 func commandOf(err error) string {
@@ -109,18 +117,30 @@ func commandOf(err error) string {
 	return "usher"
 }
 
-// Exit codes, for scripts.
+// Exit codes, for scripts; the README has them, too.
 const (
 	exitOK      = 0
-	exitFailed  = 1
-	exitUsage   = 2
-	exitMissing = 3 // something that usher needs is not there: a database, a port, a folder
+	exitFailed  = 1 // usher failed, or looked and found that something is wrong
+	exitUsage   = 2 // the command line says nothing that could be done
+	exitMissing = 3 // something that usher needs is not there: a database, a key, a port, a folder
 	exitRefused = 4 // usher understood and said no
 )
 
+// usageError is a command line whose flags can be read and do not go together.
+type usageError string
+
+// Error returns what is wrong.
+func (e usageError) Error() string { return string(e) }
+
+func usagef(format string, args ...any) error { return usageError(fmt.Sprintf(format, args...)) }
+
 func exitCode(err error) int {
-	if errors.Is(err, context.Canceled) {
+	var usage usageError
+	switch {
+	case errors.Is(err, context.Canceled):
 		return exitFailed
+	case errors.As(err, &usage):
+		return exitUsage
 	}
 	switch usher.CodeOf(err) {
 	case usher.CodeUnavailable, usher.CodeBusy, usher.CodeUnknown:

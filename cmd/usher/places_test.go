@@ -50,8 +50,8 @@ func (r *running) checkPlaces(t *testing.T, festival, mixed demoEvent) {
 
 	r.usher(t, exitOK, "draft", "event", "create", "--slug", "yard", "--name", "Yard", "--venue", "Yard", "--starts-at", "2027-03-01 20:00",
 		"--time-zone", "Europe/Berlin", "--currency", "EUR", "--no-queue")
-	r.usher(t, exitRefused, "ID:PLACES:NAME", "event", "standing", "evt_5", "--tier", "yard")
-	r.usher(t, exitRefused, "no --tier", "event", "standing", "evt_5", "--tier", "yard:20:Yard", "--buckets", "back=2")
+	r.usher(t, exitUsage, "ID:PLACES:NAME", "event", "standing", "evt_5", "--tier", "yard")
+	r.usher(t, exitUsage, "no --tier", "event", "standing", "evt_5", "--tier", "yard:20:Yard", "--buckets", "back=2")
 	r.usher(t, exitOK, "20 places", "event", "standing", "evt_5", "--tier", "yard:20:Yard: all of it", "--buckets", "yard=2", "--price", "yard=1500")
 	r.usher(t, exitOK, "published", "event", "publish", "evt_5")
 	r.usher(t, exitOK, "0 violations", "audit", "--database-url", r.DatabaseURL)

@@ -31,11 +31,11 @@ type standingTier struct {
 
 // Run sets the tiers, and the prices that are given.
 func (c *standingCmd) Run(p *process) error {
-	client, err := c.client()
+	tiers, err := parseTiers(c.Tier, c.Buckets)
 	if err != nil {
 		return err
 	}
-	tiers, err := parseTiers(c.Tier, c.Buckets)
+	client, err := c.client()
 	if err != nil {
 		return err
 	}
@@ -65,14 +65,14 @@ func parseTiers(texts []string, buckets map[string]int) ([]standingTier, error) 
 			capacity, err = strconv.Atoi(parts[1])
 		}
 		if len(parts) < 3 || err != nil {
-			return nil, usher.Errorf(usher.CodeInvalidRequest, "--tier %s: write it as ID:PLACES:NAME, for example pit:2000:Front pit", text)
+			return nil, usagef("--tier %s: write it as ID:PLACES:NAME, for example pit:2000:Front pit", text)
 		}
 		known[parts[0]] = true
 		tiers = append(tiers, standingTier{TierID: parts[0], Name: parts[2], Capacity: capacity, Buckets: buckets[parts[0]]})
 	}
 	for id := range buckets {
 		if !known[id] {
-			return nil, usher.Errorf(usher.CodeInvalidRequest, "--buckets %s: there is no --tier of that id", id)
+			return nil, usagef("--buckets %s: there is no --tier of that id", id)
 		}
 	}
 	return tiers, nil
