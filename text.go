@@ -35,7 +35,7 @@ func CheckText(what, s string, max int) error {
 }
 
 // CheckKey refuses an idempotency key or transaction id that is empty, longer
-// than 128 bytes, or has anything but printable ASCII. It fails with
+// than 128 bytes, or has a space or anything but printable ASCII. It fails with
 // CodeIdempotencyKeyRequired when empty and CodeInvalidRequest otherwise.
 func CheckKey(what, s string) error {
 	if s == "" {

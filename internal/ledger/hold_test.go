@@ -212,18 +212,25 @@ func TestSameKeyAtOnce(t *testing.T) {
 	}
 }
 
-// P23: held + awaiting payment + sold never exceeds the limit.
+// P23: held + awaiting payment + sold never exceeds the limit of 4, not at the end and
+// not in between, and every step has what it should.
 func TestPurchaseLimit(t *testing.T) {
 	h := newHall(t, 40, func(r *usher.Rules) { r.PurchaseLimit = 4 })
 	buyer := usher.NewAccountID()
-	h.mustConfirm(h.mustBegin(h.mustPlace(buyer, "k1", seatIDs(0, 1, 2, 3)...), "c1"))
+	hold := h.mustPlace(buyer, "k1", seatIDs(0, 1, 2, 3)...)
+	h.wantPlaces(buyer, 4, 0, 0)
+	o := h.mustBegin(hold, "c1")
+	h.wantPlaces(buyer, 0, 4, 0)
+	h.mustConfirm(o)
+	h.wantPlaces(buyer, 0, 0, 4)
 	_, err := h.place(buyer, "k2", seatIDs(4)...)
 	wantCode(t, err, usher.CodeLimitExceeded)
+	h.wantPlaces(buyer, 0, 0, 4)
 
 	rusher := usher.NewAccountID()
 	other := h.process()
 	var wg sync.WaitGroup
-	var held atomic.Int32
+	var granted atomic.Int32
 	for i := range 8 {
 		wg.Go(func() {
 			l := h.Ledger
@@ -235,7 +242,7 @@ func TestPurchaseLimit(t *testing.T) {
 			})
 			switch usher.CodeOf(err) {
 			case "":
-				held.Add(2)
+				granted.Add(1)
 			case usher.CodeLimitExceeded:
 			default:
 				t.Errorf("hold %d: %v", i, err)
@@ -243,15 +250,67 @@ func TestPurchaseLimit(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if held.Load() != 4 {
-		t.Errorf("the account holds %d, want 4", held.Load())
+	if granted.Load() != 2 {
+		t.Errorf("%d of the 8 were granted, want 2", granted.Load())
 	}
+	h.wantPlaces(rusher, 4, 0, 0)
 
 	mixed := usher.NewAccountID()
 	h.mustConfirm(h.mustBegin(h.mustPlace(mixed, "k1", seatIDs(30, 31)...), "c1"))
-	h.mustBegin(h.mustPlace(mixed, "k2", seatIDs(32, 33)...), "c2")
+	h.wantPlaces(mixed, 0, 0, 2)
+	second := h.mustBegin(h.mustPlace(mixed, "k2", seatIDs(32, 33)...), "c2")
+	h.wantPlaces(mixed, 0, 2, 2)
 	_, err = h.place(mixed, "k3", seatIDs(34)...)
 	wantCode(t, err, usher.CodeLimitExceeded)
+	h.wantPlaces(mixed, 0, 2, 2)
+	// It is counted again at confirm: a limit that fell meanwhile is not passed.
+	if _, err := h.ChangeRules(t.Context(), testEvent, func(r *usher.Rules) { r.PurchaseLimit = 3 }); err != nil {
+		t.Fatal(err)
+	}
+	_, err = h.confirm(second)
+	wantCode(t, err, usher.CodeLimitExceeded)
+	h.wantPlaces(mixed, 0, 2, 2)
+	if _, err := h.FinishVoid(t.Context(), ledger.FinishVoid{Order: second.ID, Operation: h.operation(second.ID, usher.OperationVoid)}); err != nil {
+		t.Fatal(err)
+	}
+	h.wantPlaces(mixed, 0, 0, 2)
+	for _, account := range []usher.AccountID{buyer, rusher, mixed} {
+		if most := h.mostPlaces(account); most != 4 {
+			t.Errorf("an account of these had %d places at one moment, want 4 at most and reached", most)
+		}
+	}
+}
+
+// wantPlaces checks how many seats of each state the account has.
+func (h *hall) wantPlaces(account usher.AccountID, held, pending, sold int) {
+	h.t.Helper()
+	var got [3]int
+	err := h.pool.QueryRow(h.t.Context(), `
+SELECT count(*) FILTER (WHERE s.status = 'held'), count(*) FILTER (WHERE s.status = 'pending'), count(*) FILTER (WHERE s.status = 'sold')
+FROM seat_inventory s JOIN hold h USING (hold_id) WHERE h.account_id = $1`, account).Scan(&got[0], &got[1], &got[2])
+	if want := [3]int{held, pending, sold}; err != nil || got != want {
+		h.t.Errorf("held, pending and sold are %v, want %v (%v)", got, want, err)
+	}
+}
+
+// mostPlaces is the most seats that the account had at any moment, by the outbox.
+func (h *hall) mostPlaces(account usher.AccountID) int {
+	h.t.Helper()
+	entries, err := h.Changes(h.t.Context(), testEvent, 0, 1000)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	has, most := map[usher.SeatID]bool{}, 0
+	for _, e := range entries {
+		for _, c := range e.Payload.Seats {
+			delete(has, c.Seat)
+			if e.Payload.Account == account && c.To != usher.SeatAvailable {
+				has[c.Seat] = true
+			}
+		}
+		most = max(most, len(has))
+	}
+	return most
 }
 
 // P15: a lapsed hold blocks nobody, whatever runs behind the scenes, and its

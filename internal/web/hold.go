@@ -22,7 +22,7 @@ type holdRequest struct {
 	SeatIDs        []usher.SeatID `json:"seatIds,omitempty" minItems:"1" maxItems:"6" doc:"Distinct seats of the event: all are held, or none"`
 	Items          []itemRequest  `json:"items,omitempty" minItems:"1" maxItems:"6" doc:"Quantities of tiers without seats; seats and quantities together are 1 to 6 places"`
 	Best           *bestRequest   `json:"best,omitempty" doc:"The best seats that can be had together, instead of seatIds and items"`
-	IdempotencyKey string         `json:"idempotencyKey,omitempty" maxLength:"128" doc:"1 to 128 printable ASCII characters; a retry with the same key gets the same answer"`
+	IdempotencyKey string         `json:"idempotencyKey,omitempty" maxLength:"128" doc:"1 to 128 printable ASCII characters without spaces; a retry with the same key gets the same answer"`
 	AdmissionToken string         `json:"admissionToken,omitempty" maxLength:"1024" doc:"From queue/admit, where the event requires admission"`
 }
 

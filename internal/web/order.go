@@ -18,7 +18,7 @@ import (
 // checkoutRequest pays for a hold. A card never comes here: the token stands for it.
 type checkoutRequest struct {
 	PaymentMethodToken string `json:"paymentMethodToken,omitempty" maxLength:"255" doc:"The payment provider's token of the buyer's card; not needed when nothing is to be paid"`
-	IdempotencyKey     string `json:"idempotencyKey,omitempty" maxLength:"128" doc:"1 to 128 printable ASCII characters; a retry with the same key begins nothing new"`
+	IdempotencyKey     string `json:"idempotencyKey,omitempty" maxLength:"128" doc:"1 to 128 printable ASCII characters without spaces; a retry with the same key begins nothing new"`
 }
 
 type checkoutInput struct {
