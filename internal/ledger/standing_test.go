@@ -3,7 +3,6 @@ package ledger_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -13,7 +12,6 @@ import (
 
 	"usher"
 	"usher/internal/ledger"
-	"usher/internal/pg/pgtest"
 )
 
 // newField sets up an event with a few seats and a standing tier in buckets.
@@ -234,59 +232,4 @@ func TestCapacity(t *testing.T) {
 	if _, err := h.field(h.Ledger, usher.NewAccountID(), "k", lawn(6)); err != nil {
 		t.Errorf("six are free over two buckets: %v", err)
 	}
-}
-
-// P20, P21: a seeded random life of many accounts; the counters equal a recount.
-func TestRandomLife(t *testing.T) {
-	h := newField(t, 40, 3, func(r *usher.Rules) { r.PurchaseLimit = 100; r.PendingPerAccountMax = 100 })
-	ledgers := []*ledger.Ledger{h.Ledger, ledger.New(pgtest.Homes(t, h.url), ledger.WithLog(slog.New(slog.DiscardHandler)))}
-	var wg sync.WaitGroup
-	for w := range 8 {
-		wg.Go(func() {
-			rng := rand.New(rand.NewPCG(7, uint64(w)))
-			l, a := ledgers[w%2], usher.NewAccountID()
-			for i := range 25 {
-				hold, err := h.field(l, a, fmt.Sprint("k", i), lawn(1+rng.IntN(6)))
-				if usher.CodeOf(err) == usher.CodeSeatsUnavailable {
-					continue
-				}
-				if err != nil {
-					t.Errorf("hold: %v", err)
-					return
-				}
-				if err := liveOn(l, hold, rng.IntN(6)); err != nil {
-					t.Errorf("%v", err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-}
-
-// liveOn does one of the things that may become of a hold.
-func liveOn(l *ledger.Ledger, hold ledger.Hold, fate int) error {
-	ctx := context.Background()
-	if fate == 0 {
-		_, err := l.ReleaseHold(ctx, ledger.ReleaseHold{Hold: hold.ID, Account: hold.Account})
-		return err
-	}
-	o, _, err := l.BeginPayment(ctx, ledger.BeginPayment{Hold: hold.ID, Account: hold.Account, Provider: "p", MethodToken: "pm", Key: "c" + hold.ID.String()})
-	if err != nil {
-		return err
-	}
-	switch fate {
-	case 1:
-		_, err = l.FailPayment(ctx, ledger.FailPayment{Order: o.ID, Operation: o.Authorization.ID})
-	case 2:
-		_, err = l.VoidOrder(ctx, ledger.VoidOrder{Order: o.ID, Reason: "x"})
-	default:
-		o, err = l.ConfirmOrder(ctx, ledger.ConfirmOrder{Order: o.ID, Operation: o.Authorization.ID, Authorized: o.Amount})
-		if err == nil && fate == 3 {
-			_, err = l.SettleCapture(ctx, ledger.SettleCapture{Order: o.ID, Operation: o.Capture.ID})
-		}
-		if err == nil && fate == 4 {
-			_, err = l.CancelOrder(ctx, ledger.CancelOrder{Order: o.ID, By: staff})
-		}
-	}
-	return err
 }

@@ -184,12 +184,15 @@ func (h *hall) mustConfirm(o ledger.Order) ledger.Order {
 	return out
 }
 
-// expireIn moves a hold's deadline, and its seats' with it, to a time from now.
+// sqlExpireIn moves a hold's deadline, and its seats' with it, to a time from now.
+const sqlExpireIn = `
+WITH w AS (SELECT clock_timestamp() + make_interval(secs => $2) AS at),
+	s AS (UPDATE seat_inventory SET hold_expires_at = w.at FROM w WHERE hold_id = $1)
+UPDATE hold SET expires_at = w.at FROM w WHERE hold_id = $1`
+
 func (h *hall) expireIn(hold ledger.Hold, d time.Duration) {
 	h.t.Helper()
-	h.exec(`WITH w AS (SELECT clock_timestamp() + make_interval(secs => $2) AS at),
-		s AS (UPDATE seat_inventory SET hold_expires_at = w.at FROM w WHERE hold_id = $1)
-		UPDATE hold SET expires_at = w.at FROM w WHERE hold_id = $1`, hold.ID, d.Seconds())
+	h.exec(sqlExpireIn, hold.ID, d.Seconds())
 }
 
 func (h *hall) wantSeat(id usher.SeatID, status usher.SeatStatus, hold usher.HoldID) {
