@@ -191,7 +191,9 @@ const retryAfterBusy = 2 * time.Second
 // whether anybody waits for it or not.
 //
 // It fails with CodeBusy, before anything is written, when too many
-// authorizations are in flight, and with the refusals of ledger.BeginPayment.
+// authorizations are in flight, with CodePaymentRejected when the provider knows no
+// such payment method (the hold stays, and another may be tried), and with the
+// refusals of ledger.BeginPayment.
 func (c *Checkout) Checkout(ctx context.Context, r Request) (Result, error) {
 	if !c.limiter.acquire() {
 		c.metrics.busy.Inc()
@@ -215,12 +217,24 @@ func (c *Checkout) Checkout(ctx context.Context, r Request) (Result, error) {
 	}
 	if !started {
 		c.limiter.cancel()
-		return resultOf(order), nil
+		return answerOf(order)
 	}
 	if !c.await(ctx, c.drive(ctx, order.Authorization.ID)) {
 		return Result{}, fmt.Errorf("checkout: %w", context.Cause(ctx))
 	}
-	return c.read(ctx, order), nil
+	return answerOf(c.read(ctx, order).Order)
+}
+
+// answerOf is the answer to a checkout. A token that the provider does not know is the
+// caller's mistake and no bank's decision; the order waits as after a decline.
+func answerOf(o ledger.Order) (Result, error) {
+	r := resultOf(o)
+	if r.PaymentStatus == PaymentDeclined && o.Authorization != nil && o.Authorization.ProviderCode == payment.MethodUnknown {
+		e := usher.Errorf(usher.CodePaymentRejected, "paymentMethodToken: the payment provider knows no such payment method; pay with another while the hold lasts")
+		e.Replayed = o.Replayed
+		return Result{}, e
+	}
+	return r, nil
 }
 
 // drive runs the authorization on a context that outlives the request: a browser

@@ -3,9 +3,11 @@ package checkout_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -160,11 +162,21 @@ func TestDeclinesThenSuccessOverHTTP(t *testing.T) {
 	t.Parallel()
 	st := openStreet(t, true)
 	h := st.hold(1)
-	for i, card := range []string{"pm_card_visa_chargeDeclinedInsufficientFunds", "pm_card_chargeDeclinedExpiredCard", "pm_usher_lost_reply_declined", "pm_no_such_card"} {
+	for i, card := range []string{"pm_card_visa_chargeDeclinedInsufficientFunds", "pm_card_chargeDeclinedExpiredCard", "pm_usher_lost_reply_declined"} {
 		r := st.mustPay(h, card, "k"+string(rune('0'+i)))
 		o := st.untilStatus(r.Order.ID, usher.OrderDeclined)
 		if o.Authorization.ProviderCode == "" {
 			t.Errorf("%s: no reason is kept", card)
+		}
+		st.wantSeats(h, usher.SeatHeld)
+	}
+	// A token of nobody's is the caller's mistake, also when it is repeated; the seats
+	// stay held, and nothing reaches the bank.
+	for _, replayed := range []bool{false, true} {
+		_, err := st.pay(h, "pm_no_such_card", "nobody")
+		var refusal *usher.Error
+		if !errors.As(err, &refusal) || refusal.Code != usher.CodePaymentRejected || refusal.Replayed != replayed || !strings.Contains(refusal.Message, "paymentMethodToken") {
+			t.Errorf("an unknown token, repeated %v: %v", replayed, err)
 		}
 		st.wantSeats(h, usher.SeatHeld)
 	}

@@ -29,6 +29,10 @@ const (
 	Rejected
 )
 
+// MethodUnknown is the ProviderCode, of every provider, of a Rejected authorization
+// whose fault is the buyer's token: there is no such payment method.
+const MethodUnknown = "payment_method_unknown"
+
 var kindNames = [...]string{"unknown", "approved", "declined", "action_required", "pending", "not_executed", "rejected"}
 
 // String returns the verdict's stable name, for logs, rows and metric labels.

@@ -73,7 +73,7 @@ var kinds = map[usher.Code]kind{
 	usher.CodeStateConflict:        {http.StatusConflict, "Not possible in this state"},
 
 	usher.CodeWebhookSignature: {http.StatusBadRequest, "The signature is not valid"},
-	usher.CodePaymentRejected:  {http.StatusPaymentRequired, "The payment provider refused the request"},
+	usher.CodePaymentRejected:  {http.StatusBadRequest, "The payment provider knows no such payment method"},
 
 	usher.CodeCodeUnknown:         {http.StatusConflict, "The code is unknown"},
 	usher.CodeCodeUsed:            {http.StatusConflict, "The code was used"},

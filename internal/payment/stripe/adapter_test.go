@@ -313,7 +313,7 @@ func TestRejected(t *testing.T) {
 		out  payment.Outcome
 		code string
 	}{
-		{"unknown card token", b.adapter.Authorize(ctx, with(func(r *payment.AuthorizeRequest) { r.PaymentMethodToken = "pm_nosuch" })), "resource_missing"},
+		{"unknown card token", b.adapter.Authorize(ctx, with(func(r *payment.AuthorizeRequest) { r.PaymentMethodToken = "pm_nosuch" })), payment.MethodUnknown},
 		{"no card token", b.adapter.Authorize(ctx, with(func(r *payment.AuthorizeRequest) { r.PaymentMethodToken = "" })), "payment_method_missing"},
 		{"no key", b.adapter.Authorize(ctx, with(func(r *payment.AuthorizeRequest) { r.Key = "" })), "key_unusable"},
 		{"reference of another kind", b.adapter.Authorize(ctx, with(func(r *payment.AuthorizeRequest) { r.Reference = "ch_1" })), "reference_unusable"},

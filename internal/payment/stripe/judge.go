@@ -116,7 +116,7 @@ func (v reading) judge(k kind, reference string) payment.Outcome {
 		// The key belongs to another request, which may have been executed.
 		return is(payment.Unknown, payment.RetryNever)
 	case v.missing("payment_method"):
-		return is(payment.Rejected, payment.RetryNever)
+		return v.outcome(payment.Rejected, payment.RetryNever, payment.MethodUnknown, reference)
 	}
 	switch v.status {
 	case http.StatusBadRequest:
