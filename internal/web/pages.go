@@ -68,7 +68,9 @@ type eventLine struct {
 	ID                string
 	Name, Venue       string
 	StartsAt, OpensAt string
-	Sale              saleStatus
+	// ClosesAt is when the sale closes by itself; "" where it does not.
+	ClosesAt string
+	Sale     saleStatus
 	// From is the lowest price, "" where there are no tiers.
 	From   string
 	Queued bool
@@ -356,7 +358,8 @@ func (s *Server) lineOf(ctx context.Context, e catalog.Event, l lang) eventLine 
 	now := s.look(ctx, e)
 	line := eventLine{
 		ID: e.ID.String(), Name: e.Name, Venue: e.Venue, StartsAt: showTime(&e.StartsAt, zone, l), OpensAt: showTime(e.OpensAt, zone, l),
-		Queued: e.Rules.AdmissionRequired, Seated: e.Seated(), Limit: now.rules.PurchaseLimit, Hold: now.rules.HoldTime, Sale: now.sale,
+		ClosesAt: showTime(now.rules.SaleClosesAt, zone, l),
+		Queued:   e.Rules.AdmissionRequired, Seated: e.Seated(), Limit: now.rules.PurchaseLimit, Hold: now.rules.HoldTime, Sale: now.sale,
 	}
 	for _, t := range e.Tiers {
 		line.Tiers = append(line.Tiers, tierLine{Name: t.Name, Price: showMoney(t.Price), Stock: now.stock(t.ID)})

@@ -118,6 +118,10 @@ func TestEventsShowWhatIsInForce(t *testing.T) {
 			if strings.Contains(a.body, "stock") != (status == catalog.StatusPublished) {
 				t.Errorf("a word for what is left: %s", a.body)
 			}
+			page := w.do(t, "GET", "/events/evt_7?lang=en", "", "")
+			if !strings.Contains(page.body, "<dt>Sale closes</dt><dd>Thu, 24 Dec 2026, 18:00 (Asia/Taipei)</dd>") {
+				t.Errorf("the page does not say when the sale closes: %s", page.body)
+			}
 		})
 	}
 	w := newWorld(t)
