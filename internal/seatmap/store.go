@@ -27,11 +27,13 @@ type Charts struct {
 	mu     sync.Mutex
 	byHash map[string]*Chart
 	order  []string // of byHash, the one asked for longest ago first
+	// hashes are the addresses of events' charts, of those that were asked for.
+	hashes map[usher.EventID]string
 }
 
 // NewCharts makes the store.
 func NewCharts(homes *pg.Homes) *Charts {
-	return &Charts{homes: homes, byHash: map[string]*Chart{}}
+	return &Charts{homes: homes, byHash: map[string]*Chart{}, hashes: map[usher.EventID]string{}}
 }
 
 const sqlSaveChart = `
@@ -103,6 +105,9 @@ const sqlReadEventChart = `SELECT body FROM event_chart WHERE event_id = $1`
 // OfEvent returns the chart of a published event, from its home shard. It fails
 // with CodeNotFound and CodeUnavailable.
 func (s *Charts) OfEvent(ctx context.Context, event usher.EventID) (*Chart, error) {
+	if c := s.AtHand(event); c != nil {
+		return c, nil
+	}
 	pool, err := s.homes.Shard(ctx, event)
 	if err != nil {
 		return nil, err
@@ -116,10 +121,22 @@ func (s *Charts) OfEvent(ctx context.Context, event usher.EventID) (*Chart, erro
 	if err != nil {
 		return nil, fmt.Errorf("read chart of %s: %w", event, pg.Unavailable(err))
 	}
+	s.mu.Lock()
+	s.hashes[event] = hash
+	s.mu.Unlock()
 	if c := s.cached(hash); c != nil {
 		return c, nil
 	}
 	return s.readChart(ctx, pool, sqlReadEventChart, event)
+}
+
+// AtHand returns the chart of a published event if OfEvent was asked for it and it is
+// still in memory, else nil. It reads nothing and waits for nothing.
+func (s *Charts) AtHand(event usher.EventID) *Chart {
+	s.mu.Lock()
+	hash := s.hashes[event]
+	s.mu.Unlock()
+	return s.cached(hash)
 }
 
 func (s *Charts) readChart(ctx context.Context, pool *pgxpool.Pool, sql string, key any) (*Chart, error) {

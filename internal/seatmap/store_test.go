@@ -55,6 +55,9 @@ func TestCharts(t *testing.T) {
 		t.Errorf("copy for an event without a home: %v", err)
 	}
 	fresh := seatmap.NewCharts(homes)
+	if c := fresh.AtHand(1); c != nil {
+		t.Errorf("at hand before anybody asked: %v", c)
+	}
 	for what, read := range map[string]func() (*seatmap.Chart, error){
 		"by hash":  func() (*seatmap.Chart, error) { return fresh.ByHash(ctx, club.Hash()) },
 		"of event": func() (*seatmap.Chart, error) { return fresh.OfEvent(ctx, 1) },
@@ -63,6 +66,9 @@ func TestCharts(t *testing.T) {
 		if err != nil || c.Hash() != club.Hash() || c.Len() != club.Len() {
 			t.Errorf("%s: %v, %v", what, c, err)
 		}
+	}
+	if c := fresh.AtHand(1); c == nil || c.Hash() != club.Hash() {
+		t.Errorf("at hand once asked for: %v", c)
 	}
 	if _, err := fresh.ByHash(ctx, small.Hash()); usher.CodeOf(err) != usher.CodeNotFound {
 		t.Errorf("unknown hash: %v", err)

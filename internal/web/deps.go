@@ -84,6 +84,8 @@ type Seats interface {
 // Charts is what the server asks of the store of charts.
 type Charts interface {
 	ByHash(ctx context.Context, hash string) (*seatmap.Chart, error)
+	OfEvent(ctx context.Context, event usher.EventID) (*seatmap.Chart, error)
+	AtHand(event usher.EventID) *seatmap.Chart
 }
 
 // Ledger is what the server asks of package ledger.

@@ -73,10 +73,10 @@ func newWorld(t *testing.T, change ...func(*web.Config)) *world {
 	return w
 }
 
-// fakeCharts has one chart, or cannot be read.
+// fakeCharts has one chart, or cannot be read. atHand is the one in memory.
 type fakeCharts struct {
 	web.Charts
-	chart *seatmap.Chart
+	chart, atHand *seatmap.Chart
 }
 
 func (f *fakeCharts) ByHash(_ context.Context, hash string) (*seatmap.Chart, error) {
@@ -85,6 +85,16 @@ func (f *fakeCharts) ByHash(_ context.Context, hash string) (*seatmap.Chart, err
 	}
 	return f.chart, nil
 }
+
+func (f *fakeCharts) OfEvent(context.Context, usher.EventID) (*seatmap.Chart, error) {
+	if f.chart == nil {
+		return nil, usher.Errorf(usher.CodeUnavailable, "the chart cannot be read")
+	}
+	f.atHand = f.chart
+	return f.chart, nil
+}
+
+func (f *fakeCharts) AtHand(usher.EventID) *seatmap.Chart { return f.atHand }
 
 type fakeAccounts struct {
 	web.Accounts

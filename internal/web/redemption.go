@@ -26,6 +26,7 @@ type redemptionView struct {
 	TicketID      usher.TicketID     `json:"ticketId"`
 	EventID       usher.EventID      `json:"eventId"`
 	SeatID        usher.SeatID       `json:"seatId,omitempty" doc:"Missing for a place without a seat"`
+	SeatName      *seatName          `json:"seatName,omitempty" doc:"Missing while the chart is not in memory: getOwnDevice brings it there. A repeat may have it where the first answer had none"`
 	TierID        usher.TierID       `json:"tierId"`
 	TransactionID string             `json:"transactionId"`
 	Status        usher.CodeStatus   `json:"status" enum:"processing,used" doc:"used: let in. processing: act now and confirm by confirmBy"`
@@ -95,6 +96,7 @@ func (s *Server) addRedemption() {
 	add(s, route{
 		id: "getOwnDevice", method: http.MethodGet, path: "/v1/devices/me", tag: "Redeeming", who: machines,
 		summary: "The device that asks",
+		doc:     "Asked before the first claim, it lets claims name seats.",
 	}, s.ownDevice)
 }
 
@@ -112,7 +114,8 @@ func (s *Server) claimCode(ctx context.Context, in *claimInput) (*claimOutput, e
 		Current:  string(red.Current),
 		Time:     red.Now.UTC(),
 		Body: redemptionView{
-			RedemptionID: red.ID, TicketID: red.Ticket, EventID: red.Event, SeatID: red.Seat, TierID: red.Tier,
+			RedemptionID: red.ID, TicketID: red.Ticket, EventID: red.Event, SeatID: red.Seat,
+			SeatName: nameOf(s.deps.Charts.AtHand(red.Event), red.Seat), TierID: red.Tier,
 			TransactionID: red.TransactionID, Status: red.Status, Instruction: red.Instruction,
 			ClaimedAt: red.ClaimedAt.UTC(), ConfirmBy: red.ConfirmBy.UTC(),
 		},
@@ -137,7 +140,20 @@ func (s *Server) confirmRedemption(ctx context.Context, in *confirmInput) (*conf
 }
 
 func (s *Server) ownDevice(ctx context.Context, _ *struct{}) (*deviceOutput, error) {
-	return &deviceOutput{Body: deviceViewOf(deviceOf(ctx))}, nil
+	d := deviceOf(ctx)
+	s.bringChart(ctx, d.Event)
+	return &deviceOutput{Body: deviceViewOf(d)}, nil
+}
+
+// bringChart has the event's chart in memory, so that claims can name seats and none
+// of them waits for a chart. Without it they name none.
+func (s *Server) bringChart(ctx context.Context, event usher.EventID) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	_, err := s.deps.Charts.OfEvent(ctx, event)
+	if err != nil && usher.CodeOf(err) != usher.CodeNotFound {
+		s.log.WarnContext(ctx, "chart cannot be read", "event", event, "error", err)
+	}
 }
 
 func deviceViewOf(d redemption.Device) deviceView {

@@ -271,6 +271,38 @@ func TestSeatNames(t *testing.T) {
 	}
 }
 
+// A claim names its seat once its device has asked who it is, and is granted all the
+// same where the chart cannot be read: it never reads one.
+func TestClaimNamesSeat(t *testing.T) {
+	w := newWorld(t)
+	chart := seatmap.Club()
+	seat, row := chart.Seat(3), chart.RowOf(3)
+	w.redeem.claim = func(c redemption.Claim) (redemption.Redemption, error) {
+		return redemption.Redemption{ID: usher.NewRedemptionID(event), Event: event, Seat: seat.ID, Tier: seat.Tier, Status: usher.CodeUsed, Current: usher.CodeUsed}, nil
+	}
+	name := fmt.Sprintf(`"seatName":{"section":%q,"row":%q,"seat":%q}`, row.Section, row.Label, seat.Label)
+	claim := func(named bool) {
+		t.Helper()
+		a := w.do(t, "POST", "/v1/redemptions", gateKey, `{"code":"C","transactionId":"t"}`)
+		if a.status != 201 || !strings.Contains(a.body, string(seat.ID)) || strings.Contains(a.body, name) != named {
+			t.Errorf("claim: %d %s, named %v", a.status, a.body, named)
+		}
+	}
+	look := func() {
+		t.Helper()
+		if a := w.do(t, "GET", "/v1/devices/me", gateKey, ""); a.status != 200 {
+			t.Errorf("device: %d %s", a.status, a.body)
+		}
+	}
+	look()
+	claim(false)
+	w.charts.chart = chart
+	claim(false)
+	look()
+	w.charts.chart = nil
+	claim(true)
+}
+
 // P93: somebody else's and what never was get one answer, whatever is asked.
 func TestForeignAndUnknownAreTheSame(t *testing.T) {
 	w := newWorld(t)

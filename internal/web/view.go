@@ -21,7 +21,7 @@ type seatView struct {
 
 // seatName is where a seat is, as the venue's signs say it. Answers to readings have
 // it, unless the chart cannot be read; the seat's id says it, too. What buys waits for
-// no chart.
+// no chart, and a claim has the name when the chart is in memory.
 type seatName struct {
 	Section string `json:"section"`
 	Row     string `json:"row"`

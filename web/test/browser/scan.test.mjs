@@ -1,4 +1,5 @@
 // At the gate: the first scan opens, the second is refused with the reason.
+import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { makeEvent } from './lib/demo.mjs'
 import { cards, phone } from './lib/people.mjs'
@@ -34,7 +35,9 @@ for (const lang of ['en', 'zh-Hant']) {
         return answer
       }
       await enterAt(event.gate)
-      await scan(code, t('scan.admit'))
+      // The gate names the seat as the ticket does.
+      const admitted = await scan(code, t('scan.admit'))
+      assert.deepEqual(await admitted.getByRole('definition').allInnerTexts(), ['Stalls', 'A', '1'])
       await steward.fits()
       await page.getByRole('alert').filter({ hasText: t('scan.admit') }).waitFor({ state: 'hidden' })
       const refused = await scan(code, t('scan.refuse'))

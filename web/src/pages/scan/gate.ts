@@ -1,20 +1,9 @@
 import { newKey } from '@lib/api'
-import type { Problem } from '@lib/page'
+import type { Problem, Schema } from '@lib/page'
 import { Kept, undecided, type Staff } from '../staff/api'
 
 // Redemption is a granted claim as the API answers it.
-export interface Redemption {
-  redemptionId: string
-  ticketId: string
-  eventId: string
-  seatId?: string
-  tierId: string
-  transactionId: string
-  status: 'processing' | 'used'
-  instruction?: string
-  claimedAt: string
-  confirmBy: string
-}
+export type Redemption = Schema['Redemption']
 
 export type Verdict =
   // admitted: the code is used. earlier says that it was this scan that used it, whose
