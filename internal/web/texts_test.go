@@ -2,6 +2,7 @@ package web
 
 import (
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -139,6 +140,30 @@ func TestTextsAreUsed(t *testing.T) {
 		}
 		if !used[key] && !used[base] {
 			t.Errorf("the text %q is there and not named", key)
+		}
+	}
+}
+
+// A refusal of staff has words in both languages: what the server says in detail is
+// English.
+func TestRefusalsOfStaffHaveTexts(t *testing.T) {
+	// Answered to buyers, to providers and to programs alone.
+	others := []usher.Code{
+		usher.CodeIdempotencyKeyRequired, usher.CodeIdempotencyKeyReused, usher.CodeMethodNotAllowed, usher.CodeUnsupportedMediaType, usher.CodeAddressTaken,
+		usher.CodeQueueClosed, usher.CodeNotInQueue, usher.CodeNotYourTurn, usher.CodeTurnLapsed, usher.CodeShopFull, usher.CodeOlderRound,
+		usher.CodeAdmissionRequired, usher.CodeSessionEnded, usher.CodeSaleNotOpen, usher.CodeSaleClosed, usher.CodeEventCancelled,
+		usher.CodeLimitExceeded, usher.CodeAccountBlocked, usher.CodeTooLateToPay, usher.CodePendingLimit, usher.CodeOrderNotPayable,
+		usher.CodePaymentMismatch, usher.CodeWebhookSignature, usher.CodePaymentRejected,
+	}
+	for _, c := range usher.Codes {
+		// The pages have words of their own for whoever is signed out, and for what is not
+		// decided.
+		if s := Status(c); s == http.StatusUnauthorized || s == http.StatusTooManyRequests || s >= http.StatusInternalServerError {
+			continue
+		}
+		worded := texts[english]["deny."+string(c)] != "" || texts[english]["refused."+string(c)] != ""
+		if worded == slices.Contains(others, c) {
+			t.Errorf("%s: worded for staff %v", c, worded)
 		}
 	}
 }

@@ -1,6 +1,6 @@
 import type { Schema } from '@lib/page'
-import { has, t } from '@lib/texts'
-import { Kept, Staff, undecided, type Asked } from '../staff/api'
+import { t } from '@lib/texts'
+import { Kept, Staff, type Asked } from '../staff/api'
 
 export type Live = Schema['Live']
 export type Event = Schema['Event']
@@ -53,28 +53,6 @@ class Desk {
 }
 
 export const desk = new Desk()
-
-// words says why something was refused, in the server's words where it gave any, and
-// what is not known where no answer came.
-export function words(r: Asked<unknown>): string {
-  if (r.status === 0) return t('noAnswer')
-  const { code = '', detail = '', title = '' } = r.problem ?? {}
-  if (undecided(r.status)) return r.status === 429 ? t('code.rate_limited') : `${t('unavailable')} ${detail}`.trim()
-  const key = `deny.${code}`
-  const own = has(key) ? t(key) : title
-  return detail && detail !== own ? `${own} ${detail}` : own
-}
-
-// fields takes apart a refusal of a form: "name: too long; venue: required".
-export function fields(r: Asked<unknown>): Record<string, string> {
-  const out: Record<string, string> = {}
-  if (r.status !== 400 && r.status !== 422) return out
-  for (const part of (r.problem?.detail ?? '').split('; ')) {
-    const [, name, text] = /^(?:body\.)?([A-Za-z]+)[\w.[\]]*: (.+)$/.exec(part) ?? []
-    if (name && text) out[name] = text
-  }
-  return out
-}
 
 // path is the address of an event for operators.
 export const path = (event: string, rest = '') => `/v1/admin/events/${event}${rest}`

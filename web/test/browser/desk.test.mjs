@@ -1,0 +1,35 @@
+// At the desk: what is refused is said in the operator's language.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { admin } from './lib/demo.mjs'
+import { phone } from './lib/people.mjs'
+import { stage, withPeople } from './lib/stage.mjs'
+
+const s = stage()
+
+/** enter signs in at the desk and goes to a place of it. */
+async function enter(p, place) {
+  await p.go(`/desk?lang=${p.lang}#${place}`)
+  await p.page.getByLabel(p.t('desk.key')).fill(s.demo.adminToken)
+  await p.page.getByRole('main').getByRole('button').first().click()
+}
+
+for (const lang of ['en', 'zh-Hant']) {
+  test(`refusals are worded (${lang})`, async () => {
+    const draft = await admin(s.demo, 'POST', '/v1/admin/events', { slug: `desk-${lang.toLowerCase()}`, name: 'Draft', venue: 'Hall', startsAt: '2030-03-01 20:00', timeZone: 'Asia/Taipei', currency: 'TWD', reason: 'browser test' })
+    await withPeople(s, [{ lang, size: phone }], async p => {
+      const { page, t } = p
+      await enter(p, 'evt_99999')
+      const alert = page.getByRole('alert')
+      await alert.waitFor()
+      assert.equal((await alert.innerText()).trim(), t('deny.not_found'))
+      await page.evaluate(id => (location.hash = id), draft.event.eventId)
+      await page.getByLabel(t('draft.file')).setInputFiles({ name: 'hall.csv', mimeType: 'text/csv', buffer: Buffer.from('seat_id,section\nA-1,Stalls\n') })
+      await alert.getByText(t('deny.invalid_file')).waitFor()
+      // The technical detail follows, marked as the English that it is.
+      assert.match(await alert.locator('[lang=en]').innerText(), /row|column/i)
+      await p.accessible()
+      await p.fits()
+    })
+  })
+}
