@@ -1,7 +1,8 @@
-// At the desk: what is refused is said in the operator's language.
+// At the desk: what is refused is said in the operator's language, and figures that are
+// old are called so.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { admin } from './lib/demo.mjs'
+import { admin, makeEvent } from './lib/demo.mjs'
 import { phone } from './lib/people.mjs'
 import { stage, withPeople } from './lib/stage.mjs'
 
@@ -30,6 +31,33 @@ for (const lang of ['en', 'zh-Hant']) {
       assert.match(await alert.locator('[lang=en]').innerText(), /row|column/i)
       await p.accessible()
       await p.fits()
+    })
+  })
+
+  test(`one line says that there is no connection (${lang})`, async () => {
+    const event = await makeEvent(s.demo)
+    await withPeople(s, [{ lang, size: phone }], async p => {
+      const { page, t } = p
+      p.expected.push(/ERR_INTERNET_DISCONNECTED/)
+      await enter(p, event.id)
+      const sold = page.getByRole('heading', { name: t('live.sold') })
+      const alert = page.getByRole('alert')
+      await sold.waitFor()
+      await p.context.setOffline(true)
+      await alert.waitFor()
+      assert.match(await alert.innerText(), p.like('desk.away'))
+      // The figures stay, and the event's own looks add no line of theirs.
+      await page.waitForEvent('requestfailed', r => r.url().endsWith(event.id))
+      assert.equal(await alert.count(), 1)
+      assert.ok(await sold.isVisible())
+      await p.accessible()
+      // A place that is opened meanwhile fills when the connection is back.
+      await page.evaluate(id => (location.hash = `${id}/gates`), event.id)
+      await page.waitForEvent('requestfailed', r => r.url().endsWith('/devices'))
+      assert.equal(await alert.count(), 1)
+      await p.context.setOffline(false)
+      await page.getByText('Browser gate').waitFor()
+      assert.equal(await alert.count(), 0)
     })
   })
 }

@@ -1,6 +1,9 @@
+import { backoff } from '@lib/api'
+import { clock } from '@lib/clock'
 import type { Schema } from '@lib/page'
+import { poll } from '@lib/poll'
 import { t } from '@lib/texts'
-import { Kept, Staff, type Asked } from '../staff/api'
+import { Kept, Staff, undecided, type Asked } from '../staff/api'
 
 export type Live = Schema['Live']
 export type Event = Schema['Event']
@@ -26,6 +29,9 @@ class Desk {
   said = $state('')
   // signedOut says why the key counts no more.
   signedOut = $state('')
+  // away is when the last answer came, in milliseconds, while none comes; else 0.
+  away = $state(0)
+  private heard = clock.now()
 
   constructor() {
     this.key = kept.read()
@@ -46,13 +52,27 @@ class Desk {
 
   // ask speaks to the server as the operator. A key that was taken back ends the desk.
   async ask<T>(method: string, path: string, body?: unknown, limit?: number): Promise<Asked<T>> {
+    const asked = clock.now()
     const r = await new Staff(this.key).ask<T>(method, path, body, limit)
+    if (r.status !== 0) this.heard = clock.now()
+    // One lost answer says little while others come.
+    this.away = this.heard < asked ? this.heard : 0
     if (r.status === 401) this.leave(t('desk.keyEnded'))
     return r
   }
 }
 
 export const desk = new Desk()
+
+// once looks until there is an answer, for a place that shows what does not change by
+// itself. It returns how to stop.
+export function once(look: () => Promise<Asked<unknown> | null>): () => void {
+  let failed = 0
+  return poll(async () => {
+    const r = await look()
+    return r && undecided(r.status) && desk.key ? backoff(++failed, r.wait, 20) : null
+  })
+}
 
 // path is the address of an event for operators.
 export const path = (event: string, rest = '') => `/v1/admin/events/${event}${rest}`

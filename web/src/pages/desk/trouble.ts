@@ -18,6 +18,11 @@ export function troubleOf(r: Asked<unknown>): Trouble {
   return has(key) ? { words: t(key), detail: code === 'not_found' ? '' : named } : { words: t('deny.other'), detail: named || title }
 }
 
+// noNews is why a look failed. That no answer comes is said once for the whole desk.
+export function noNews(r: Asked<unknown>): Trouble | null {
+  return r.body || r.status === 0 ? null : troubleOf(r)
+}
+
 // fieldsOf names the fields of a form that the server refused, each with words for it:
 // its details are "name: too long; venue: required".
 export function fieldsOf(r: Asked<unknown>): Record<string, string> {
