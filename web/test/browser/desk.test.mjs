@@ -61,3 +61,31 @@ for (const lang of ['en', 'zh-Hant']) {
     })
   })
 }
+
+// The plots are canvases: what they write is caught on its way.
+test('times on the axis of a plot differ from the first look on', async () => {
+  const event = await makeEvent(s.demo)
+  await withPeople(s, [{}], async p => {
+    await p.context.addInitScript(() => {
+      const { clearRect, fillText } = CanvasRenderingContext2D.prototype
+      CanvasRenderingContext2D.prototype.clearRect = function (...area) {
+        this.canvas.written = []
+        return clearRect.apply(this, area)
+      }
+      CanvasRenderingContext2D.prototype.fillText = function (text, ...where) {
+        this.canvas.written?.push(text)
+        return fillText.call(this, text, ...where)
+      }
+    })
+    await enter(p, event.id)
+    const plots = await p.page.waitForFunction(() => {
+      const all = [...document.querySelectorAll('canvas')].map(c => c.written ?? [])
+      return all.length && all.every(texts => texts.length) && all
+    })
+    for (const texts of await plots.jsonValue()) {
+      const times = texts.filter(text => text.includes(':'))
+      assert.ok(times.length > 1, texts.join())
+      assert.equal(new Set(texts).size, texts.length, texts.join())
+    }
+  })
+})

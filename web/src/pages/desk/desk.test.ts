@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { major, minor } from './amount'
 import type { Live } from './desk.svelte'
-import { Past } from './history'
+import { Past, span } from './history'
 
 it('amounts are read by the decimals of their currency', () => {
   for (const [text, digits, want] of [
@@ -47,4 +47,12 @@ it('plots keep a quarter of an hour', () => {
   for (let i = 0; i < 500; i++) p.add(look(i * 2))
   expect(p.at.length).toBe(450)
   expect(p.of.sold.length).toBe(450)
+})
+
+it('a plot shows a minute at least, whatever was seen', () => {
+  const [from, to] = span([])
+  expect(to - from).toBe(60)
+  expect(span([1000])).toEqual([940, 1000])
+  expect(span([990, 1000])).toEqual([940, 1000])
+  expect(span([100, 500, 1000])).toEqual([100, 1000])
 })

@@ -1,3 +1,4 @@
+import { clock } from '@lib/clock'
 import type { Live } from './desk.svelte'
 
 // kept is how many looks the plots show: a quarter of an hour of two seconds each.
@@ -6,6 +7,17 @@ const kept = 450
 const names = ['waiting', 'shoppers', 'sold', 'held', 'admitted', 'granted', 'conflicts', 'unknown', 'overdue'] as const
 
 type Name = (typeof names)[number]
+
+// least is the shortest time that a plot shows, in seconds: over less, its axis would
+// tell fractions of a second apart by one and the same time of day.
+const least = 60
+
+// span is what a plot's time axis shows of looks at these times, in seconds since 1970;
+// before the first look there are none.
+export function span(at: ArrayLike<number>): [number, number] {
+  const end = at[at.length - 1] ?? clock.now() / 1000
+  return [Math.min(at[0] ?? end, end - least), end]
+}
 
 // Past is what was seen of a sale, for plots: figures side by side over time. Rates
 // are per second, from the difference of two looks.
