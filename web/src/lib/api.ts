@@ -41,7 +41,7 @@ const open = (status: number) => status === 0 || status === 429 || status === 50
 export const sleep = (seconds: number) => new Promise<void>(done => setTimeout(done, seconds * 1000))
 
 // patience is a sleep that a connection which comes back ends.
-const patience = (seconds: number) => new Promise<void>(done => {
+export const patience = (seconds: number) => new Promise<void>(done => {
   const end = () => {
     clearTimeout(timer)
     globalThis.removeEventListener?.('online', end)

@@ -1,4 +1,5 @@
-// At the gate: the first scan opens, the second is refused with the reason.
+// At the gate: the first scan opens, the second is refused with the reason, and a scan
+// without an answer is asked about until there is one.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { makeEvent } from './lib/demo.mjs'
@@ -7,54 +8,115 @@ import { stage, withPeople } from './lib/stage.mjs'
 
 const s = stage()
 
+/** buy buys seats and returns the codes of their tickets. */
+async function buy(buyer, event, ...seats) {
+  await buyer.signIn(`/events/${event.id}`)
+  await buyer.openSeats(event)
+  await buyer.hold(...seats)
+  await buyer.toCard()
+  await buyer.payBy(cards.approved)
+  const order = await buyer.orderShows('tickets')
+  return (await buyer.call('GET', `/v1/orders/${order}/tickets`)).body.tickets.map(k => k.code)
+}
+
+/** enterAt opens a gate. */
+async function enterAt(steward, gate) {
+  const { page, t, lang } = steward
+  await steward.go(`/scan?lang=${lang}`)
+  await page.getByLabel(t('scan.credential')).fill(gate)
+  await steward.button(t('scan.begin')).click()
+  await page.getByLabel(t('scan.manual')).waitFor()
+}
+
+/** answer waits for the answer that fills the screen. */
+async function answer({ page }, heading) {
+  const found = page.getByRole('alert').filter({ has: page.getByRole('heading', { name: heading }) })
+  await found.waitFor()
+  return found
+}
+
+/** gone waits until the answer has made room for the next scan. */
+const gone = ({ page }, heading) => page.getByRole('alert').filter({ hasText: heading }).waitFor({ state: 'hidden' })
+
+/** scan types a code and waits for the answer. */
+async function scan(steward, text, heading) {
+  await steward.page.getByLabel(steward.t('scan.manual')).fill(text)
+  await steward.button(steward.t('scan.check')).click()
+  return answer(steward, heading)
+}
+
 for (const lang of ['en', 'zh-Hant']) {
   test(`a ticket opens once (${lang})`, async () => {
     const event = await makeEvent(s.demo)
     const other = await makeEvent(s.demo)
     await withPeople(s, [{ lang }, { lang, size: phone }], async (buyer, steward) => {
-      await buyer.signIn(`/events/${event.id}`)
-      await buyer.openSeats(event)
-      await buyer.hold('A-1')
-      await buyer.toCard()
-      await buyer.payBy(cards.approved)
-      const order = await buyer.orderShows('tickets')
-      const { code } = (await buyer.call('GET', `/v1/orders/${order}/tickets`)).body.tickets[0]
-
+      const [code] = await buy(buyer, event, 'A-1')
       const { page, t } = steward
-      const enterAt = async gate => {
-        await steward.go(`/scan?lang=${lang}`)
-        await page.getByLabel(t('scan.credential')).fill(gate)
-        await steward.button(t('scan.begin')).click()
-        await page.getByLabel(t('scan.manual')).waitFor()
-      }
-      const scan = async (text, heading) => {
-        await page.getByLabel(t('scan.manual')).fill(text)
-        await steward.button(t('scan.check')).click()
-        const answer = page.getByRole('alert').filter({ has: page.getByRole('heading', { name: heading }) })
-        await answer.waitFor()
-        return answer
-      }
-      await enterAt(event.gate)
+      await enterAt(steward, event.gate)
       // The gate names the seat as the ticket does.
-      const admitted = await scan(code, t('scan.admit'))
+      const admitted = await scan(steward, code, t('scan.admit'))
       assert.deepEqual(await admitted.getByRole('definition').allInnerTexts(), ['Stalls', 'A', '1'])
       await steward.fits()
-      await page.getByRole('alert').filter({ hasText: t('scan.admit') }).waitFor({ state: 'hidden' })
-      const refused = await scan(code, t('scan.refuse'))
+      await gone(steward, t('scan.admit'))
+      const refused = await scan(steward, code, t('scan.refuse'))
       await refused.getByText(steward.like('refused.usedAt')).waitFor()
       await steward.accessible()
       await steward.button(t('scan.next')).click()
       // A reload forgets nothing, and an unknown code is refused, too.
       await page.reload()
       await page.getByLabel(t('scan.manual')).waitFor()
-      await (await scan('NOT-A-TICKET', t('scan.refuse'))).getByText(t('refused.code_unknown')).waitFor()
+      await (await scan(steward, 'NOT-A-TICKET', t('scan.refuse'))).getByText(t('refused.code_unknown')).waitFor()
       await steward.button(t('scan.next')).click()
       await steward.button(t('scan.leave')).click()
-      await enterAt(other.gate)
-      await (await scan(code, t('scan.refuse'))).getByText(t('refused.wrong_pool')).waitFor()
+      await enterAt(steward, other.gate)
+      await (await scan(steward, code, t('scan.refuse'))).getByText(t('refused.wrong_pool')).waitFor()
       // The buyer's page tells it.
       await buyer.page.reload()
       await buyer.page.getByText(buyer.like('ticketUsed')).first().waitFor()
+    })
+  })
+
+  test(`an undecided scan is asked about by itself, and before the gate closes (${lang})`, async () => {
+    const event = await makeEvent(s.demo)
+    await withPeople(s, [{ lang }, { lang, size: phone }], async (buyer, steward) => {
+      const [first, second] = await buy(buyer, event, 'A-1', 'A-2')
+      const { page, t } = steward
+      steward.expected.push(/ERR_FAILED|ERR_INTERNET_DISCONNECTED/)
+      const sent = []
+      page.on('request', r => r.url().endsWith('/v1/redemptions') && sent.push(r.postDataJSON()))
+      const lose = r => r.abort()
+      await enterAt(steward, event.gate)
+      await page.route('**/v1/redemptions', lose)
+      await scan(steward, first, t('scan.undecided'))
+      // Whoever showed the ticket stands there still after a reload, and the connection
+      // alone decides.
+      await page.reload()
+      await answer(steward, t('scan.undecided'))
+      await steward.accessible()
+      await page.unroute('**/v1/redemptions', lose)
+      await answer(steward, t('scan.admit'))
+      assert.ok(sent.length > 1)
+      assert.deepEqual(sent, Array(sent.length).fill({ code: first, transactionId: sent[0].transactionId }))
+
+      await page.route('**/v1/redemptions', lose)
+      await gone(steward, t('scan.admit'))
+      await scan(steward, second, t('scan.undecided'))
+      await steward.button(t('scan.setAside')).click()
+      // Set aside, it stays so through a reload.
+      await page.reload()
+      await page.getByText(t('scan.openOnes', { n: 1 })).waitFor()
+      await steward.button(t('scan.leave')).click()
+      const asked = page.getByRole('dialog', { name: t('scan.leaveAsk', { n: 1 }) })
+      await asked.waitFor()
+      await steward.accessible()
+      await steward.fits()
+      await asked.getByRole('button', { name: t('keepAsIs') }).click()
+      await page.unroute('**/v1/redemptions', lose)
+      await steward.button(t('scan.askAgain')).click()
+      await answer(steward, t('scan.admit'))
+      await gone(steward, t('scan.admit'))
+      await steward.button(t('scan.leave')).click()
+      await page.getByLabel(t('scan.credential')).waitFor()
     })
   })
 }

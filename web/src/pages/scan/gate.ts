@@ -33,10 +33,12 @@ type Pending = Record<string, string>
 export class Gate {
   private readonly pending: Kept<Pending>
   private readonly counted: Kept<Counts>
+  private readonly shown: Kept<string>
 
   constructor(private readonly staff: Staff, device: string) {
     this.pending = new Kept<Pending>('usher.scan.open.' + device, {})
     this.counted = new Kept<Counts>('usher.scan.counts.' + device, { admitted: 0, refused: 0 })
+    this.shown = new Kept<string>('usher.scan.shown.' + device, '')
   }
 
   counts(): Counts {
@@ -46,6 +48,18 @@ export class Gate {
   // open are the codes that are not decided.
   open(): string[] {
     return Object.keys(this.pending.read())
+  }
+
+  // current is the code that was being asked about when the page was last seen, if it is
+  // not decided: whoever showed it stands there still.
+  current(): string {
+    const code = this.shown.read()
+    return code in this.pending.read() ? code : ''
+  }
+
+  // setAside leaves the current scan undecided: it is asked about by hand from now on.
+  setAside() {
+    this.shown.drop()
   }
 
   private count(what: keyof Counts) {
@@ -64,6 +78,7 @@ export class Gate {
     const transactionId = known[code] ?? newKey()
     // Written down before it is sent: a page that dies meanwhile asks with the same one.
     this.pending.write({ ...known, [code]: transactionId })
+    this.shown.write(code)
     const r = await this.staff.ask<Redemption>('POST', '/v1/redemptions', { code, transactionId })
     if (r.status === 401) return { kind: 'signedOut' }
     if (undecided(r.status)) return { kind: 'undecided', code, away: r.status === 0 }

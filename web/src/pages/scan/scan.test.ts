@@ -46,6 +46,19 @@ describe('a gate', () => {
     expect(ids[3]).not.toBe(ids[0])
   })
 
+  it('knows the scan that was on the screen, until it is decided or set aside', async () => {
+    answers('lost', 'lost', granted())
+    await gate().claim('A')
+    expect(gate().current()).toBe('A')
+    await gate().claim('B')
+    expect(gate().current()).toBe('B')
+    gate().setAside()
+    expect(gate().current()).toBe('')
+    expect(gate().open()).toEqual(['A', 'B'])
+    await gate().claim('B')
+    expect(gate().current()).toBe('')
+  })
+
   it('counts what was decided, once', async () => {
     answers(granted(), refused('code_used'), 'lost')
     const g = gate()
