@@ -150,10 +150,10 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, status int, name s
 // showError is the page for a failure: what it is, without anything of ours.
 func (s *Server) showError(w http.ResponseWriter, r *http.Request, err error) {
 	p := s.report(r.Context(), err)
-	v := s.newView(r, "usher", "plain.js")
+	v := s.newView(r, "notNow", "plain.js")
 	v.Message = v.T("unavailable")
 	if p.Status < http.StatusInternalServerError {
-		v.Message = v.T("pageGone")
+		v.Title, v.Message = v.T("notFound"), v.T("pageGone")
 	}
 	for name, values := range p.GetHeaders() {
 		w.Header()[name] = values

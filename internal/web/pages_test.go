@@ -119,6 +119,19 @@ func TestStaticFiles(t *testing.T) {
 	}
 }
 
+// A page that says that there is nothing has a heading that says so, in both languages.
+func TestErrorPagesSaySo(t *testing.T) {
+	w := newWorld(t)
+	for _, path := range []string{"/nothing", "/events/evt_999", "/events/none", "/events/evt_999/seats", "/pay/none"} {
+		for l, heading := range map[string]string{"en": "Page not found", "zh-Hant": "找不到這個頁面"} {
+			a := w.do(t, "GET", path+"?lang="+l, "", "", "Accept", "text/html")
+			if a.status < 400 || a.status > 499 || !strings.Contains(a.body, "<h1><bdi>"+heading+"</bdi></h1>") || !strings.Contains(a.body, `href="/?lang=`+l+`"`) {
+				t.Errorf("%s in %s: %d %s", path, l, a.status, a.body)
+			}
+		}
+	}
+}
+
 func TestLanguages(t *testing.T) {
 	w := newWorld(t)
 	for _, tc := range []struct{ query, accept, want string }{
