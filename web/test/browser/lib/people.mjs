@@ -92,7 +92,7 @@ export class Person {
     await this.go(`/sign-in?next=${encodeURIComponent(next)}&lang=${this.lang}`)
     await page.getByLabel(t('email')).fill(this.email)
     await this.button(t('sendCode')).click()
-    const mail = await mailTo(this.demo, this.email)
+    const mail = await mailTo(this.demo, this.email, Number(this.codeMail?.id ?? 0))
     await page.getByLabel(t('code')).fill(/\b\d{6}\b/.exec(mail.text)[0])
     await page.getByRole('button', { name: t('signIn'), exact: true }).click()
     await page.waitForURL(u => !u.pathname.startsWith('/sign-in'))
