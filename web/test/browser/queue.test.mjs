@@ -1,0 +1,50 @@
+// Leaving the queue has worked only when the server says so.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { makeEvent } from './lib/demo.mjs'
+import { phone } from './lib/people.mjs'
+import { stage, withPeople } from './lib/stage.mjs'
+
+const s = stage()
+
+for (const lang of ['en', 'zh-Hant']) {
+  test(`leaving without an answer (${lang})`, async () => {
+    const event = await makeEvent(s.demo, { queue: true, rate: 0.001 })
+    await withPeople(s, [{ lang, size: phone }], async p => {
+      const { page, own } = p
+      p.expected.push(/ERR_INTERNET_DISCONNECTED|ERR_FAILED/)
+      const me = `/v1/events/${event.id}/queue/me`
+      const leave = async () => {
+        await p.button(own.leave).click()
+        await page.getByRole('dialog').getByRole('button', { name: own.leave }).click()
+      }
+      await p.signIn(`/events/${event.id}/queue?lang=${lang}`)
+      await p.button(own.join).click()
+      await page.getByText(own.ahead).waitFor()
+      const before = (await p.call('GET', me)).body
+
+      // Nothing was heard, so nothing was left.
+      await p.context.setOffline(true)
+      await leave()
+      await page.getByText(own.leaving).waitFor()
+      assert.ok(await page.getByText(own.ahead).isVisible())
+      await p.accessible()
+      await p.fits()
+      await p.context.setOffline(false)
+      await page.getByText(own.stayed).waitFor()
+      const after = (await p.call('GET', me)).body
+      assert.deepEqual([after.status, after.bucket, after.joinedAt], [before.status, before.bucket, before.joinedAt])
+
+      // The server did hear it; only its answer was lost.
+      await page.route('**/queue', async r => {
+        if (r.request().method() !== 'DELETE') return r.continue()
+        await r.fetch()
+        await r.abort()
+      })
+      await leave()
+      await page.getByText(own.left).waitFor()
+      await page.getByText(own.leaving).waitFor({ state: 'hidden' })
+      await p.button(own.rejoin).waitFor()
+    })
+  })
+}
