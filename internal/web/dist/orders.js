@@ -1,1 +1,1 @@
-import{At as e,I as t,b as n,kt as r}from"./shared.js";import{t as i}from"./Mine.js";function a(n,a){e(a,!0);let o=t();i(n,{get events(){return o.events}}),r()}n(a);
+import{At as e,L as t,b as n,jt as r}from"./shared.js";import{t as i}from"./Mine.js";function a(n,a){r(a,!0);let o=t();i(n,{get events(){return o.events}}),e()}n(a);
