@@ -54,7 +54,7 @@ export class Gate {
   // not decided: whoever showed it stands there still.
   current(): string {
     const code = this.shown.read()
-    return code in this.pending.read() ? code : ''
+    return this.open().includes(code) ? code : ''
   }
 
   // setAside leaves the current scan undecided: it is asked about by hand from now on.
