@@ -81,7 +81,7 @@ func (s *Server) listEvents(ctx context.Context, _ *struct{}) (*eventsOutput, er
 	out := &eventsOutput{Cache: eventCache}
 	out.Body.Events = make([]eventView, 0, len(events))
 	for _, e := range events {
-		out.Body.Events = append(out.Body.Events, s.eventViewOf(ctx, e))
+		out.Body.Events = append(out.Body.Events, s.eventViewOf(ctx, e, s.look(ctx, e)))
 	}
 	return out, nil
 }
@@ -91,7 +91,7 @@ func (s *Server) getEvent(ctx context.Context, in *eventInput) (*eventOutput, er
 	if err != nil {
 		return nil, err
 	}
-	return &eventOutput{Cache: eventCache, Body: s.eventViewOf(ctx, e)}, nil
+	return &eventOutput{Cache: eventCache, Body: s.eventViewOf(ctx, e, s.look(ctx, e))}, nil
 }
 
 // publicEvent reads an event that people may know of: no draft.
@@ -106,8 +106,7 @@ func (s *Server) publicEvent(ctx context.Context, id usher.EventID) (catalog.Eve
 	return e, nil
 }
 
-func (s *Server) eventViewOf(ctx context.Context, e catalog.Event) eventView {
-	now := s.look(ctx, e)
+func (s *Server) eventViewOf(ctx context.Context, e catalog.Event, now look) eventView {
 	v := eventView{
 		EventID: e.ID, Slug: e.Slug, Name: e.Name, Venue: e.Venue, StartsAt: e.StartsAt.UTC(), TimeZone: e.TimeZone,
 		QueueOpensAt: utc(e.QueueOpensAt), OpensAt: utc(e.OpensAt), SaleClosesAt: utc(now.rules.SaleClosesAt),

@@ -330,7 +330,7 @@ func (s *Server) listAllEvents(ctx context.Context, _ *struct{}) (*adminEventsOu
 	out.Body.Events = make([]eventView, 0, len(events))
 	for _, e := range events {
 		if tenant.IsZero() || e.Tenant == tenant {
-			out.Body.Events = append(out.Body.Events, s.eventViewOf(ctx, e))
+			out.Body.Events = append(out.Body.Events, s.eventViewOf(ctx, e, s.look(ctx, e)))
 		}
 	}
 	return out, nil
@@ -351,18 +351,15 @@ func (s *Server) adminEventByID(ctx context.Context, id usher.EventID) (*adminEv
 	return s.adminEvent(ctx, e)
 }
 
-// adminEvent adds what ledger and room say now. Either may be away: the rest is
-// still worth seeing.
+// adminEvent adds what ledger and room say now, not a moment ago: operators see what
+// they have just changed. Either may be away: the rest is still worth seeing.
 func (s *Server) adminEvent(ctx context.Context, e catalog.Event) (*adminEventOutput, error) {
-	v := adminEventView{Event: s.eventViewOf(ctx, e), TenantID: e.Tenant, FrozenAt: utc(e.FrozenAt), CreatedAt: e.CreatedAt.UTC()}
-	if e.PublishedAt == nil {
-		v.Rules = rulesView(e.Rules)
-		return &adminEventOutput{Body: v}, nil
+	now := s.lookAnew(ctx, e)
+	v := adminEventView{Event: s.eventViewOf(ctx, e, now), TenantID: e.Tenant, FrozenAt: utc(e.FrozenAt), CreatedAt: e.CreatedAt.UTC()}
+	if now.answered {
+		v.Rules = rulesView(now.rules)
 	}
-	if rules, _, err := s.deps.Ledger.Rules(ctx, e.ID); err == nil {
-		v.Rules, v.Event.Sale = rulesView(rules), saleStatus(rules.Sale)
-	}
-	if e.Rules.AdmissionRequired {
+	if e.PublishedAt != nil && e.Rules.AdmissionRequired {
 		if st, err := s.deps.Rooms.Status(ctx, e.ID); err == nil {
 			v.Room = queueStatusOf(st)
 		}

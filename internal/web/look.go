@@ -19,8 +19,9 @@ const saleUnavailable saleStatus = "unavailable"
 // look is what pages show of a running sale. It is a hint: the ledger decides.
 type look struct {
 	sale saleStatus
-	// rules are those in force.
-	rules usher.Rules
+	// rules are those in force, if the event's home has answered.
+	rules    usher.Rules
+	answered bool
 	// tiers are the standing ones; nil when they were not to be had.
 	tiers map[usher.TierID]left
 	until time.Time
@@ -58,33 +59,28 @@ var settled = map[catalog.Status]saleStatus{
 
 // look returns what to show of the event's sale.
 func (s *Server) look(ctx context.Context, e catalog.Event) look {
-	if e.PublishedAt == nil {
-		// No home knows it: what was set up is all there is.
-		return look{sale: settled[e.Status], rules: e.Rules}
-	}
 	b := &s.browsing
 	b.mu.Lock()
 	known, ok := b.looks[e.ID]
 	b.mu.Unlock()
-	if !ok || !time.Now().Before(known.until) {
-		known = s.lookAnew(ctx, e)
-		b.mu.Lock()
-		b.looks[e.ID] = known
-		b.mu.Unlock()
+	if ok && time.Now().Before(known.until) {
+		return known.as(e)
 	}
-	if sale, ok := settled[e.Status]; ok {
-		known.sale = sale
-	}
-	return known
-}
-
-// lookAnew asks the event's home. When it does not answer, the rules are those of
-// the publication, except for the end of the sale: a wrong one misleads.
-func (s *Server) lookAnew(ctx context.Context, e catalog.Event) look {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
+	return s.lookAnew(ctx, e)
+}
+
+// lookAnew asks the event's home, for everybody who looks soon after. When it does not
+// answer, the rules are those of the publication, except for the end of the sale: a
+// wrong one misleads.
+func (s *Server) lookAnew(ctx context.Context, e catalog.Event) look {
+	if e.PublishedAt == nil {
+		// No home knows it: what was set up is all there is.
+		return look{rules: e.Rules, answered: true}.as(e)
+	}
 	rules, _, err := s.deps.Ledger.Rules(ctx, e.ID)
-	now := look{sale: saleStatus(rules.Sale), rules: rules}
+	now := look{sale: saleStatus(rules.Sale), rules: rules, answered: true}
 	if err == nil && e.Standing() > 0 {
 		var buckets []ledger.BucketState
 		buckets, err = s.deps.Ledger.Quota(ctx, e.ID)
@@ -100,7 +96,19 @@ func (s *Server) lookAnew(ctx context.Context, e catalog.Event) look {
 		age = lookOverFor
 	}
 	now.until = time.Now().Add(age)
-	return now
+	b := &s.browsing
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.looks[e.ID] = now
+	return now.as(e)
+}
+
+// as lets the event's own status say what it is enough to know.
+func (l look) as(e catalog.Event) look {
+	if sale, ok := settled[e.Status]; ok {
+		l.sale = sale
+	}
+	return l
 }
 
 // stock words what a standing tier has left; "" where that is not known, and where

@@ -265,7 +265,7 @@ func (s *Server) ordersPage(w http.ResponseWriter, r *http.Request) {
 	}
 	views := make([]eventView, 0, len(events))
 	for _, e := range events {
-		views = append(views, s.eventViewOf(r.Context(), e))
+		views = append(views, s.eventViewOf(r.Context(), e, s.look(r.Context(), e)))
 	}
 	v.Data["events"] = views
 	s.show(w, r, http.StatusOK, "app.html", v)
@@ -291,7 +291,7 @@ func (s *Server) orderPage(w http.ResponseWriter, r *http.Request) {
 	v := s.newView(r, "order", "order.js")
 	v.Data["orderId"] = order
 	if e, err := s.publicEvent(r.Context(), order.Event()); err == nil {
-		v.Data["event"] = s.eventViewOf(r.Context(), e)
+		v.Data["event"] = s.eventViewOf(r.Context(), e, s.look(r.Context(), e))
 	}
 	s.show(w, r, http.StatusOK, "app.html", v)
 }
@@ -342,9 +342,10 @@ func (s *Server) eventLine(ctx context.Context, id usher.EventID, l lang) (event
 	if err != nil {
 		return eventLine{}, nil, err
 	}
+	now := s.look(ctx, e)
 	data := map[string]any{
 		"eventId": e.ID, "queued": e.Rules.AdmissionRequired, "seated": e.Seated(), "chart": e.Chart,
-		"tiers": tierViews(e, s.look(ctx, e)), "event": s.eventViewOf(ctx, e),
+		"tiers": tierViews(e, now), "event": s.eventViewOf(ctx, e, now),
 	}
 	return s.lineOf(ctx, e, l), data, nil
 }

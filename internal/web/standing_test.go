@@ -3,6 +3,7 @@ package web_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -124,7 +125,22 @@ func TestEventsShowWhatIsInForce(t *testing.T) {
 			}
 		})
 	}
+	// Everybody may look at what is a second old; an operator who changes it may not.
 	w := newWorld(t)
+	limit := 4
+	w.ledger.rules = func() (usher.Rules, error) {
+		r := usher.DefaultRules("TWD")
+		r.PurchaseLimit = limit
+		return r, nil
+	}
+	for limit = range 3 {
+		w.do(t, "GET", "/v1/events/evt_7", "", "")
+		want := fmt.Sprintf(`"purchaseLimit":%d`, limit)
+		if a := w.do(t, "GET", "/v1/admin/events/evt_7", staffKey, ""); strings.Count(a.body, want) != 2 {
+			t.Errorf("an operator reads an old limit, not %s: %s", want, a.body)
+		}
+	}
+	w = newWorld(t)
 	w.catalog.draft = true
 	w.standing()
 	if a := w.do(t, "GET", "/v1/admin/events/evt_7", staffKey, ""); !strings.Contains(a.body, `"standing":110`) || strings.Contains(a.body, `"saleClosesAt":"`) {
