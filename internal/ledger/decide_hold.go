@@ -282,18 +282,24 @@ func (s *state) release(h *hold, cause string) (answer, error) {
 	return answer{hold: s.holdView(h)}, nil
 }
 
-// expireDue ends every due hold whose rows this group holds; it returns how many.
-func (s *state) expireDue(due []usher.HoldID) int {
-	n := 0
+// expireDue ends every due hold whose rows this group holds, and returns how many.
+// left is how many it found due and could not end.
+func (s *state) expireDue(due []usher.HoldID) (freed, left int) {
 	for _, id := range due {
 		h := s.holds[id]
-		if h == nil || h.Status != usher.HoldHeld || s.now.Before(h.ExpiresAt) || !s.complete(h) {
-			continue
+		switch {
+		case h == nil:
+			left++
+		case h.Status != usher.HoldHeld || s.now.Before(h.ExpiresAt):
+			// Somebody else did, between the look and the lock.
+		case !s.complete(h):
+			left++
+		default:
+			s.endHold(h, usher.HoldExpired, EntryHoldExpired, "ExpireHolds")
+			freed++
 		}
-		s.endHold(h, usher.HoldExpired, EntryHoldExpired, "ExpireHolds")
-		n++
 	}
-	return n
+	return freed, left
 }
 
 // endHold ends a hold that is not being paid for and frees the seats that are

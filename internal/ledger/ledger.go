@@ -24,12 +24,15 @@ type Ledger struct {
 	watchers watchers
 	messages *messages
 
-	// waitingMax is how many holds of one event may wait for a group.
-	waitingMax int
+	// waitingMax is how many holds of one event may wait for a group, pairAt how many
+	// do before a second one runs.
+	waitingMax, pairAt int
 
 	mu sync.Mutex
 	// epochs is the highest writer epoch this process has seen per event.
 	epochs map[usher.EventID]int64
+	// freeing are the events of which a group of this process frees what is due.
+	freeing map[usher.EventID]bool
 }
 
 // Option configures a Ledger.
@@ -50,9 +53,16 @@ type CodeVoider func(ctx context.Context, tx pgx.Tx, orders []usher.OrderID) err
 // WithCodes has cancelled orders' codes voided in the commit of the cancellation.
 func WithCodes(v CodeVoider) Option { return func(l *Ledger) { l.codes = v } }
 
+// WithPairs sets how many commands of an event have to wait for a second group to
+// run beside the first, instead of 128; 0 is never.
+func WithPairs(at int) Option { return func(l *Ledger) { l.pairAt = at } }
+
 // New makes a ledger on the homes.
 func New(homes *pg.Homes, opts ...Option) *Ledger {
-	l := &Ledger{homes: homes, log: slog.Default(), epochs: map[usher.EventID]int64{}, messages: newMessages(), waitingMax: waitingMax}
+	l := &Ledger{
+		homes: homes, log: slog.Default(), messages: newMessages(), waitingMax: waitingMax, pairAt: pairAt,
+		epochs: map[usher.EventID]int64{}, freeing: map[usher.EventID]bool{},
+	}
 	for _, o := range opts {
 		o(l)
 	}
@@ -60,6 +70,9 @@ func New(homes *pg.Homes, opts ...Option) *Ledger {
 		l.metrics = newMetrics(prometheus.NewRegistry())
 	}
 	l.group = pg.NewGroup(groupMax, l.waitingMax, l.runGroup)
+	if l.pairAt > 0 {
+		l.group.Pair(l.pairAt, claims)
+	}
 	return l
 }
 

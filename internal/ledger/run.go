@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"time"
 
@@ -20,6 +21,10 @@ const (
 	// waitingMax holds come in at one instant when a hall of phones goes off: they
 	// are some two seconds of work, and all are answered.
 	waitingMax = 6144
+	// pairAt holds are worth a second group while one runs: PostgreSQL then has work
+	// while this process writes its next trip, and two cores to do it on. Fewer are
+	// cheaper in the next group.
+	pairAt = 128
 	// A group frees up to dueMax due holds, or fewer the longer it is, down to dueMin.
 	dueMax         = 256
 	dueMin         = 32
@@ -127,8 +132,8 @@ func finishAll(items []*item, err error) {
 // in force, and this group changed nothing.
 var errStale = errors.New("epoch or rules changed")
 
-// errMoreDue says that this run freed due holds and decided nothing: more may be
-// due, and a count of what is available would be too low.
+// errMoreDue says that this run decided nothing: more may be due than it freed, and
+// a count of what is available would be too low.
 var errMoreDue = errors.New("more holds are due")
 
 // counts reports whether a command's decision rests on how much is available.
@@ -139,15 +144,56 @@ func counts(items []*item) bool {
 	})
 }
 
-// dueFor says how many due holds a group frees before it decides. A lapsed seat
-// sells by its deadline alone, so many buyers do not wait for what can be done
-// later. What is two seconds late is freed all the same (sqlDueHolds), and all is
-// before a count of what is left.
-func dueFor(items []*item) int {
-	if counts(items) {
-		return dueMax
+// claims names what a hold is going to lock, for the group that may run beside its
+// own: account, seats, and all buckets of a tier.
+func claims(c command) []uint64 {
+	p, ok := c.(*PlaceHold)
+	if !ok {
+		return nil
 	}
-	return max(dueMin, dueMax-len(items))
+	out := []uint64{maphash.Comparable(claimSeed, p.Account)}
+	for _, group := range append(slices.Clip(p.Alternatives), p.Seats) {
+		for _, id := range group {
+			out = append(out, maphash.Comparable(claimSeed, id))
+		}
+	}
+	for _, i := range p.Items {
+		out = append(out, maphash.Comparable(claimSeed, i.Tier))
+	}
+	return out
+}
+
+var claimSeed = maphash.MakeSeed()
+
+// dueFor says how many due holds a group frees before it decides, and how many
+// once one is two seconds late (sqlDueHolds). A lapsed seat sells by its deadline
+// alone, so many buyers do not wait for what can be done later; all is freed
+// before a count of what is left. Of two groups that run at once, one frees: the
+// other would wait for its locks to find nothing left.
+func dueFor(items []*item, alone bool) (n, late int) {
+	switch {
+	case counts(items):
+		return dueMax, dueMax
+	case alone:
+		return max(dueMin, dueMax-len(items)), dueMax
+	}
+	return 0, 0
+}
+
+// beginFreeing reports whether no other group of this process frees what is due of
+// the event; if so, end says that this one has.
+func (l *Ledger) beginFreeing(event usher.EventID) (end func(), alone bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.freeing[event] {
+		return func() {}, false
+	}
+	l.freeing[event] = true
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.freeing, event)
+	}, true
 }
 
 // runOnce is one transaction. Nothing is durable before Commit returns; answers
@@ -160,7 +206,9 @@ func (l *Ledger) runOnce(ctx context.Context, pool *pgxpool.Pool, event usher.Ev
 		return fmt.Errorf("begin: %w", err)
 	}
 	defer pg.Rollback(ctx, tx)
-	keys, err := readKeys(ctx, tx, event, items)
+	ended, alone := l.beginFreeing(event)
+	defer ended()
+	keys, err := readKeys(ctx, tx, event, items, alone)
 	if err != nil {
 		return err
 	}
@@ -173,9 +221,10 @@ func (l *Ledger) runOnce(ctx context.Context, pool *pgxpool.Pool, event usher.Ev
 	if err := l.checkEpoch(event, s.epoch); err != nil {
 		return err
 	}
-	freed := s.expireDue(keys.due)
+	freed, left := s.expireDue(keys.due)
 	l.metrics.expired.Add(float64(freed))
-	if freed == dueMax && counts(items) {
+	// As many as a group frees were due, whoever has freed them by now.
+	if counts(items) && len(keys.due) == dueMax && left < dueMax {
 		return l.finish(ctx, tx, s, errMoreDue)
 	}
 	answers := make([]answer, len(items))
@@ -235,14 +284,15 @@ func (l *Ledger) checkEpoch(event usher.EventID, epoch int64) error {
 
 // readKeys is trip 0: what is due, and the immutable columns of what the
 // commands name, give the rows to lock.
-func readKeys(ctx context.Context, tx pgx.Tx, event usher.EventID, items []*item) (*keySet, error) {
+func readKeys(ctx context.Context, tx pgx.Tx, event usher.EventID, items []*item, alone bool) (*keySet, error) {
 	k := newKeySet()
 	for _, it := range items {
 		it.Cmd.resolve(k)
 	}
 	r := &resolved{holds: map[usher.HoldID]resolvedHold{}, orders: map[usher.OrderID]usher.HoldID{}}
 	b := &pgx.Batch{}
-	b.Queue(sqlDueHolds, event, dueFor(items), dueMax).Query(func(rows pgx.Rows) error {
+	n, late := dueFor(items, alone)
+	b.Queue(sqlDueHolds, event, n, late).Query(func(rows pgx.Rows) error {
 		return eachHold(rows, nil, func(h resolvedHold) {
 			k.due = append(k.due, h.id)
 			r.holds[h.id] = h

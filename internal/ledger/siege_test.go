@@ -138,7 +138,7 @@ func (h *hall) completing() (calls []func() error) {
 func TestSiege(t *testing.T) {
 	const offered, bound = 5000, 1000
 	h := newHall(t, 500, nil)
-	h.Ledger = ledger.New(h.homes, ledger.WithLog(slog.New(slog.DiscardHandler)), ledger.WithWaiting(bound))
+	h.Ledger = ledger.New(h.homes, ledger.WithLog(slog.New(slog.DiscardHandler)), ledger.WithWaiting(bound), ledger.WithPairs(0))
 	calls := h.completing()
 	g := newGate(t)
 	c := newCrowd(h)
@@ -238,6 +238,7 @@ func (h *hall) wantVoided(n int) {
 func TestLongGroupsFreeLess(t *testing.T) {
 	const due, waiting = 80, 300
 	h := newHall(t, 500, nil)
+	h.Ledger = ledger.New(h.homes, ledger.WithLog(slog.New(slog.DiscardHandler)), ledger.WithPairs(0))
 	for i := range due {
 		h.mustPlace(usher.NewAccountID(), "k", seatID(i))
 	}
@@ -270,6 +271,70 @@ func TestLongGroupsFreeLess(t *testing.T) {
 	if n, _ := freed("3 s"); n != due {
 		t.Errorf("%d of %d holds that are seconds overdue are free after a long group", n, due)
 	}
+}
+
+// A second group runs beside the first once it is worth it. What completes a sale is
+// in the next group to form, whatever waits; and only one of two frees what is due.
+func TestSiegeInPairs(t *testing.T) {
+	const bound = 1000
+	h := newHall(t, 500, nil)
+	h.Ledger = ledger.New(h.homes, ledger.WithLog(slog.New(slog.DiscardHandler)), ledger.WithWaiting(bound))
+	calls := h.completing()
+	lapsed := h.mustPlace(usher.NewAccountID(), "k", seatID(90))
+	g := newGate(t)
+	c := newCrowd(h)
+
+	c.arrive(t.Context(), 1)
+	<-g.reached
+	h.exec(h.pool, `UPDATE hold SET expires_at = clock_timestamp() WHERE hold_id = $1`, lapsed.ID)
+	h.exec(h.pool, `UPDATE seat_inventory SET hold_expires_at = clock_timestamp() WHERE seat_id = $1`, seatID(90))
+	c.arrive(t.Context(), 5000)
+	<-g.reached
+	pgtest.Until(t, "a full lane", func() bool { return h.Pressure(testEvent) == 1 })
+	if got := h.holdStatus(lapsed.ID); got != usher.HoldHeld {
+		t.Errorf("the second group left a lapsed hold %s, want it left to the first", got)
+	}
+	var running int64
+	h.scan(`SELECT seq FROM event_ledger`, &running)
+	if running < 100 {
+		t.Errorf("the second group published up to entry %d: it was not worth it", running)
+	}
+	for i, call := range calls {
+		c.wg.Go(func() {
+			if err := call(); err != nil {
+				t.Errorf("completing work %d: %v", i, err)
+			}
+		})
+	}
+	pgtest.Until(t, "completing work in line", func() bool { return h.Waiting(testEvent) == bound+len(calls) })
+	// One of the two is answered; the group that forms then stands at the gate.
+	g.letGo()
+	entries, err := h.Changes(context.Background(), testEvent, running, len(calls))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if e.Type == ledger.EntryHoldPlaced {
+			t.Errorf("a hold that waited is entry %d, before what completes a sale", e.Seq)
+		}
+	}
+	if len(entries) != len(calls) {
+		t.Errorf("the next group published %d entries, completing work alone has %d", len(entries), len(calls))
+	}
+	g.free()
+	c.wg.Wait()
+	h.wantVoided(8)
+	if got := h.holdStatus(lapsed.ID); got != usher.HoldExpired {
+		t.Errorf("the lapsed hold is %s", got)
+	}
+}
+
+func (h *hall) holdStatus(id usher.HoldID) (status usher.HoldStatus) {
+	h.t.Helper()
+	if err := h.pool.QueryRow(context.Background(), `SELECT status FROM hold WHERE hold_id = $1`, id).Scan(&status); err != nil {
+		h.t.Fatalf("read hold: %v", err)
+	}
+	return status
 }
 
 // Data that PostgreSQL refuses fails its own command; the rest of the group is

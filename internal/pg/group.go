@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,6 +22,9 @@ import (
 type Group[K comparable, C, R any] struct {
 	max, waitingMax int
 	run             func(ctx context.Context, key K, items []*Item[C, R])
+	// pairAt and claims are Pair's; without claims one group of a key runs at a time.
+	pairAt int
+	claims func(C) []uint64
 
 	mu    sync.Mutex
 	lanes map[K]*lanes[C, R]
@@ -28,6 +32,16 @@ type Group[K comparable, C, R any] struct {
 
 type lanes[C, R any] struct {
 	first, ordinary []*Item[C, R]
+	// loops are the key's one or two loops.
+	loops [2]groupLoop[C, R]
+	// passed is how many waiting commands the last group left for what they claim.
+	passed int
+}
+
+// groupLoop runs one group after the other; items is what it runs now.
+type groupLoop[C, R any] struct {
+	alive bool
+	items []*Item[C, R]
 }
 
 // Item is one command in a group. run must finish every item exactly once.
@@ -56,6 +70,15 @@ func (i *Item[C, R]) Finish(r R, err error) {
 // ordinary lane lets at most waitingMax commands wait per key.
 func NewGroup[K comparable, C, R any](max, waitingMax int, run func(ctx context.Context, key K, items []*Item[C, R])) *Group[K, C, R] {
 	return &Group[K, C, R]{max: max, waitingMax: waitingMax, run: run, lanes: map[K]*lanes[C, R]{}}
+}
+
+// Pair lets two groups of a key run at once where that many commands wait that
+// claim nothing of what the running group's commands do. claims names what a
+// command is going to lock, as hashes. What is not claimed may meet all the same:
+// claims save waiting, and run must bear what several processes do to each other.
+// Call it before the first command.
+func (g *Group[K, C, R]) Pair(at int, claims func(C) []uint64) {
+	g.pairAt, g.claims = at, claims
 }
 
 // Do puts a command in the ordinary lane and waits for its answer. It fails with
@@ -117,8 +140,8 @@ func (g *Group[K, C, R]) do(ctx context.Context, key K, cmd C, first bool) (R, e
 	}
 }
 
-// enqueue adds the item and starts the key's loop when none runs. It reports
-// false when the ordinary lane is full.
+// enqueue adds the item and starts a loop where one is due. It reports false when
+// the ordinary lane is full.
 func (g *Group[K, C, R]) enqueue(key K, it *Item[C, R], first bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -126,7 +149,6 @@ func (g *Group[K, C, R]) enqueue(key K, it *Item[C, R], first bool) bool {
 	if l == nil {
 		l = &lanes[C, R]{}
 		g.lanes[key] = l
-		go g.loop(context.Background(), key)
 	}
 	switch {
 	case first:
@@ -136,13 +158,30 @@ func (g *Group[K, C, R]) enqueue(key K, it *Item[C, R], first bool) bool {
 	default:
 		l.ordinary = append(l.ordinary, it)
 	}
+	if n := g.due(l); n >= 0 {
+		l.loops[n].alive = true
+		go g.loop(context.Background(), key, n)
+	}
 	return true
 }
 
-// loop runs groups of one key until none is left.
-func (g *Group[K, C, R]) loop(ctx context.Context, key K) {
+// due returns which loop has to start, -1 for none.
+func (g *Group[K, C, R]) due(l *lanes[C, R]) int {
+	switch a, b := l.loops[0].alive, l.loops[1].alive; {
+	case !a && !b:
+		return 0
+	case a && b || g.claims == nil || len(l.first)+len(l.ordinary)-l.passed < g.pairAt:
+		return -1
+	case a:
+		return 1
+	}
+	return 0
+}
+
+// loop runs groups of one key until none is left for it.
+func (g *Group[K, C, R]) loop(ctx context.Context, key K, n int) {
 	for {
-		items := g.take(key)
+		items := g.take(key, n)
 		if items == nil {
 			return
 		}
@@ -152,31 +191,75 @@ func (g *Group[K, C, R]) loop(ctx context.Context, key K) {
 	}
 }
 
-// take returns the next group: nil when nothing waits (and the loop ends), empty
-// when everything taken had been given up.
-func (g *Group[K, C, R]) take(key K) []*Item[C, R] {
+// take returns the loop's next group: nil when there is none (and the loop ends),
+// empty when everything taken had been given up. The last loop of a key takes
+// whatever waits; beside another one a group has to be worth it.
+func (g *Group[K, C, R]) take(key K, n int) []*Item[C, R] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	l := g.lanes[key]
-	if len(l.first)+len(l.ordinary) == 0 {
-		delete(g.lanes, key)
+	own, other := &l.loops[n], &l.loops[1-n]
+	own.items = nil
+	least := 1
+	if other.alive {
+		least = g.pairAt
+	}
+	firsts := min(g.max, len(l.first))
+	chosen, rest, passed := g.choose(l.ordinary, g.max-firsts, other.items)
+	l.passed = passed
+	if firsts+len(chosen) < least {
+		if own.alive = false; !other.alive {
+			delete(g.lanes, key)
+		}
 		return nil
 	}
-	items := make([]*Item[C, R], 0, min(g.max, len(l.first)+len(l.ordinary)))
-	n := min(g.max, len(l.first))
-	for _, it := range l.first[:n] {
+	items := make([]*Item[C, R], 0, firsts+len(chosen))
+	for _, it := range l.first[:firsts] {
 		it.started.Store(true)
 		items = append(items, it)
 	}
-	l.first = append([]*Item[C, R](nil), l.first[n:]...)
-	n = 0
-	for ; n < len(l.ordinary) && len(items) < g.max; n++ {
-		if it := l.ordinary[n]; it.ctx.Err() == nil && it.started.CompareAndSwap(false, true) {
+	for _, it := range chosen {
+		if it.ctx.Err() == nil && it.started.CompareAndSwap(false, true) {
 			items = append(items, it)
 		}
 	}
-	l.ordinary = append([]*Item[C, R](nil), l.ordinary[n:]...)
+	l.first = append([]*Item[C, R](nil), l.first[firsts:]...)
+	l.ordinary = rest
+	own.items = items
 	return items
+}
+
+// choose splits waiting commands into the next group's, in order, and the rest, of
+// which it passed over some: what claims the same as the running group does, or as
+// a command passed over before. So nobody is overtaken by who wants the same.
+func (g *Group[K, C, R]) choose(waiting []*Item[C, R], most int, running []*Item[C, R]) (chosen, rest []*Item[C, R], passed int) {
+	if len(running) == 0 {
+		n := min(most, len(waiting))
+		return waiting[:n], slices.Clone(waiting[n:]), 0
+	}
+	claimed := map[uint64]struct{}{}
+	claim := func(claims []uint64) {
+		for _, c := range claims {
+			claimed[c] = struct{}{}
+		}
+	}
+	for _, it := range running {
+		claim(g.claims(it.Cmd))
+	}
+	for i, it := range waiting {
+		if len(chosen) == most {
+			return chosen, append(rest, waiting[i:]...), passed
+		}
+		claims := g.claims(it.Cmd)
+		if slices.ContainsFunc(claims, func(c uint64) bool { _, ok := claimed[c]; return ok }) {
+			claim(claims)
+			rest = append(rest, it)
+			passed++
+			continue
+		}
+		chosen = append(chosen, it)
+	}
+	return chosen, rest, passed
 }
 
 // runGuarded turns a panic of one group into internal errors for its commands:

@@ -3,6 +3,7 @@ package pg_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -152,6 +153,119 @@ func TestGroupKeysAndPanics(t *testing.T) {
 		close(gate)
 		wg.Wait()
 	})
+}
+
+// claims says that a command claims its tens and its ones.
+func claims(cmd int) []uint64 { return []uint64{uint64(cmd / 10), 100 + uint64(cmd%10)} }
+
+// A second group runs beside the first once enough waits that claims nothing of
+// the first; what does keeps its turn, and nobody who wants the same overtakes it.
+func TestGroupPairs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var groups [][]int
+		var gates []chan struct{}
+		g := pg.NewGroup(8, 100, func(_ context.Context, _ string, its items) {
+			var cmds []int
+			for _, it := range its {
+				cmds = append(cmds, it.Cmd)
+			}
+			gate := make(chan struct{})
+			groups, gates = append(groups, cmds), append(gates, gate)
+			<-gate
+			finish(its)
+		})
+		g.Pair(2, claims)
+		var wg sync.WaitGroup
+		do := func(call func(context.Context, string, int) (int, error), cmds ...int) {
+			for _, cmd := range cmds {
+				wg.Go(func() {
+					if r, err := call(t.Context(), "k", cmd); r != cmd*10 || err != nil {
+						t.Errorf("command %d: %d, %v", cmd, r, err)
+					}
+				})
+				synctest.Wait()
+			}
+		}
+		want := func(when string, w ...[]int) {
+			t.Helper()
+			synctest.Wait()
+			if !slices.EqualFunc(groups, w, slices.Equal) {
+				t.Fatalf("%s: groups of %v, want %v", when, groups, w)
+			}
+		}
+		do(g.Do, 11)
+		want("alone", []int{11})
+		// 12 claims what 11 does; 32 what 12 does, which is before it.
+		do(g.Do, 12, 32)
+		want("nothing but what the first claims", []int{11})
+		do(g.Do, 43)
+		want("one", []int{11})
+		do(g.Do, 54)
+		want("two", []int{11}, []int{43, 54})
+		do(g.Do, 65, 76, 87)
+		do(g.First, 99)
+		want("two run", []int{11}, []int{43, 54})
+		close(gates[1])
+		want("the second goes on", []int{11}, []int{43, 54}, []int{99, 65, 76, 87})
+		close(gates[0])
+		want("what was passed over", []int{11}, []int{43, 54}, []int{99, 65, 76, 87}, []int{12, 32})
+		// Too little for a loop of its own: the one that is left takes it.
+		do(g.Do, 18)
+		close(gates[2])
+		want("one loop is left", []int{11}, []int{43, 54}, []int{99, 65, 76, 87}, []int{12, 32})
+		close(gates[3])
+		want("the last one", []int{11}, []int{43, 54}, []int{99, 65, 76, 87}, []int{12, 32}, []int{18})
+		close(gates[4])
+		wg.Wait()
+	})
+}
+
+// However commands come, at most two groups run at once, they claim nothing in
+// common, and everybody is answered.
+func TestGroupPairsUnderLoad(t *testing.T) {
+	var mu sync.Mutex
+	claimed := map[int]bool{}
+	groups, most := 0, 0
+	g := pg.NewGroup(6, 10000, func(_ context.Context, _ string, its items) {
+		own := map[int]bool{}
+		for _, it := range its {
+			own[it.Cmd] = true
+		}
+		mu.Lock()
+		groups++
+		most = max(most, groups)
+		for c := range own {
+			if claimed[c] {
+				t.Errorf("two groups claim %d", c)
+			}
+			claimed[c] = true
+		}
+		mu.Unlock()
+		runtime.Gosched()
+		mu.Lock()
+		groups--
+		for c := range own {
+			delete(claimed, c)
+		}
+		mu.Unlock()
+		finish(its)
+	})
+	g.Pair(1, func(cmd int) []uint64 { return []uint64{uint64(cmd)} })
+	var wg sync.WaitGroup
+	for caller := range 40 {
+		wg.Go(func() {
+			for turn := range 200 {
+				cmd := (caller + turn) % 10
+				if r, err := g.Do(t.Context(), "k", cmd); r != cmd*10 || err != nil {
+					t.Errorf("command %d: %d, %v", cmd, r, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if most != 2 {
+		t.Errorf("at most %d groups ran at once, want 2", most)
+	}
 }
 
 func TestJitterEndsWithContext(t *testing.T) {

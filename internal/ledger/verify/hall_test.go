@@ -85,8 +85,10 @@ func (h *hall) addEvent(e usher.EventID, seats int, adjust func(*usher.Rules)) {
 	}
 }
 
+// newLedger has two groups of an event at once as soon as anything waits, so that a
+// few callers find what a crowd would.
 func newLedger(homes *pg.Homes) *ledger.Ledger {
-	return ledger.New(homes, ledger.WithLog(slog.New(slog.DiscardHandler)))
+	return ledger.New(homes, ledger.WithLog(slog.New(slog.DiscardHandler)), ledger.WithPairs(1))
 }
 
 func config(url string) pg.Config {
