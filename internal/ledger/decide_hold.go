@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"usher"
@@ -282,21 +283,27 @@ func (s *state) release(h *hold, cause string) (answer, error) {
 	return answer{hold: s.holdView(h)}, nil
 }
 
-// expireDue ends every due hold whose rows this group holds, and returns how many.
-// left is how many it found due and could not end.
+// expireDue ends every due hold whose rows this group holds: those that it looked
+// for, and those that its commands name, so that they find what time has done. It
+// returns how many it ended. left is how many of those looked for it could not end.
 func (s *state) expireDue(due []usher.HoldID) (freed, left int) {
+	looked := map[usher.HoldID]bool{}
 	for _, id := range due {
+		looked[id] = true
+		if s.holds[id] == nil {
+			left++
+		}
+	}
+	for _, id := range slices.SortedFunc(maps.Keys(s.holds), compareIDs) {
 		h := s.holds[id]
 		switch {
-		case h == nil:
-			left++
 		case h.Status != usher.HoldHeld || s.now.Before(h.ExpiresAt):
-			// Somebody else did, between the look and the lock.
-		case !s.complete(h):
-			left++
-		default:
+			// Not due, or somebody else ended it between the look and the lock.
+		case s.complete(h):
 			s.endHold(h, usher.HoldExpired, EntryHoldExpired, "ExpireHolds")
 			freed++
+		case looked[id]:
+			left++
 		}
 	}
 	return freed, left

@@ -280,14 +280,13 @@ func TestSiegeInPairs(t *testing.T) {
 	h := newHall(t, 500, nil)
 	h.Ledger = ledger.New(h.homes, ledger.WithLog(slog.New(slog.DiscardHandler)), ledger.WithWaiting(bound))
 	calls := h.completing()
-	lapsed := h.mustPlace(usher.NewAccountID(), "k", seatID(90))
+	lapsed, named := h.mustPlace(usher.NewAccountID(), "k", seatID(90)), h.mustPlace(usher.NewAccountID(), "k", seatID(91))
 	g := newGate(t)
 	c := newCrowd(h)
 
 	c.arrive(t.Context(), 1)
 	<-g.reached
-	h.exec(h.pool, `UPDATE hold SET expires_at = clock_timestamp() WHERE hold_id = $1`, lapsed.ID)
-	h.exec(h.pool, `UPDATE seat_inventory SET hold_expires_at = clock_timestamp() WHERE seat_id = $1`, seatID(90))
+	h.lapse(lapsed)
 	c.arrive(t.Context(), 5000)
 	<-g.reached
 	pgtest.Until(t, "a full lane", func() bool { return h.Pressure(testEvent) == 1 })
@@ -321,6 +320,18 @@ func TestSiegeInPairs(t *testing.T) {
 	if len(entries) != len(calls) {
 		t.Errorf("the next group published %d entries, completing work alone has %d", len(entries), len(calls))
 	}
+	// It frees what is due, so the one after it does not; but a command finds its own
+	// hold as time has left it.
+	h.lapse(named)
+	waiting := h.Waiting(testEvent)
+	c.wg.Go(func() {
+		got, err := h.ReleaseHold(context.Background(), ledger.ReleaseHold{Hold: named.ID, Account: named.Account})
+		if err != nil || got.Status != usher.HoldExpired {
+			t.Errorf("a hold that was over by time is %s, %v", got.Status, err)
+		}
+	})
+	pgtest.Until(t, "the release in line", func() bool { return h.Waiting(testEvent) == waiting+1 })
+	g.letGo()
 	g.free()
 	c.wg.Wait()
 	h.wantVoided(8)

@@ -34,9 +34,11 @@ type lanes[C, R any] struct {
 	first, ordinary []*Item[C, R]
 	// loops are the key's one or two loops.
 	loops [2]groupLoop[C, R]
-	// passed is how many waiting commands the last group left for what they claim.
-	passed int
+	// tried is how many of the waiting commands are known to be no second group.
+	tried int
 }
+
+func (l *lanes[C, R]) waiting() int { return len(l.first) + len(l.ordinary) }
 
 // groupLoop runs one group after the other; items is what it runs now.
 type groupLoop[C, R any] struct {
@@ -100,7 +102,7 @@ func (g *Group[K, C, R]) Waiting(key K) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if l := g.lanes[key]; l != nil {
-		return len(l.first) + len(l.ordinary)
+		return l.waiting()
 	}
 	return 0
 }
@@ -170,7 +172,7 @@ func (g *Group[K, C, R]) due(l *lanes[C, R]) int {
 	switch a, b := l.loops[0].alive, l.loops[1].alive; {
 	case !a && !b:
 		return 0
-	case a && b || g.claims == nil || len(l.first)+len(l.ordinary)-l.passed < g.pairAt:
+	case a && b || g.claims == nil || l.waiting()-l.tried < g.pairAt:
 		return -1
 	case a:
 		return 1
@@ -206,8 +208,11 @@ func (g *Group[K, C, R]) take(key K, n int) []*Item[C, R] {
 	}
 	firsts := min(g.max, len(l.first))
 	chosen, rest, passed := g.choose(l.ordinary, g.max-firsts, other.items)
-	l.passed = passed
+	l.tried = passed
 	if firsts+len(chosen) < least {
+		// Looked at again when a group has ended or as many more have come, so that a
+		// crowd that wants the same costs one look for each pairAt of it.
+		l.tried = l.waiting()
 		if own.alive = false; !other.alive {
 			delete(g.lanes, key)
 		}
