@@ -205,7 +205,7 @@ func (c *PlaceHold) refused(s *state, a *account) *usher.Error {
 	}
 	noTier, short := s.shortOf(c.Items)
 	switch {
-	case (unknown != nil || noTier != nil) && s.partial:
+	case (unknown != nil || noTier != nil || short != nil) && s.partial:
 		return errMissed
 	case noTier != nil:
 		e := usher.Errorf(usher.CodeInvalidRequest, "items.tierId: this event has no standing tier %q", string(noTier[0]))

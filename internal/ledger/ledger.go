@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 
 	"github.com/jackc/pgx/v5"
@@ -31,8 +32,6 @@ type Ledger struct {
 	mu sync.Mutex
 	// epochs is the highest writer epoch this process has seen per event.
 	epochs map[usher.EventID]int64
-	// freeing are the events of which a group of this process frees what is due.
-	freeing map[usher.EventID]bool
 }
 
 // Option configures a Ledger.
@@ -53,15 +52,15 @@ type CodeVoider func(ctx context.Context, tx pgx.Tx, orders []usher.OrderID) err
 // WithCodes has cancelled orders' codes voided in the commit of the cancellation.
 func WithCodes(v CodeVoider) Option { return func(l *Ledger) { l.codes = v } }
 
-// WithPairs sets how many commands of an event have to wait for a second group to
-// run beside the first, instead of 128; 0 is never.
+// WithPairs sets how many holds of seats of an event have to wait for a second group
+// to run beside the first, instead of 128; 0 and more than 512 are never.
 func WithPairs(at int) Option { return func(l *Ledger) { l.pairAt = at } }
 
 // New makes a ledger on the homes.
 func New(homes *pg.Homes, opts ...Option) *Ledger {
 	l := &Ledger{
 		homes: homes, log: slog.Default(), messages: newMessages(), waitingMax: waitingMax, pairAt: pairAt,
-		epochs: map[usher.EventID]int64{}, freeing: map[usher.EventID]bool{},
+		epochs: map[usher.EventID]int64{},
 	}
 	for _, o := range opts {
 		o(l)
@@ -70,10 +69,16 @@ func New(homes *pg.Homes, opts ...Option) *Ledger {
 		l.metrics = newMetrics(prometheus.NewRegistry())
 	}
 	l.group = pg.NewGroup(groupMax, l.waitingMax, l.runGroup)
-	if l.pairAt > 0 {
-		l.group.Pair(l.pairAt, claims)
+	if l.pairAt > 0 && roomForPairs(homes) {
+		l.group.Pair(l.pairAt, claims, l.runBeside)
 	}
 	return l
+}
+
+// roomForPairs reports whether every shard's pool has connections left for the other
+// events while one has two groups.
+func roomForPairs(homes *pg.Homes) bool {
+	return !slices.ContainsFunc(homes.Shards(), func(s pg.Shard) bool { return s.Pool.Config().MaxConns < pairConns })
 }
 
 // PlaceHold places a hold; see the command for its refusals. Besides, it fails

@@ -16,29 +16,47 @@ import (
 )
 
 // load is trip 1: it locks every row of the key set, class by class, then reads
-// what decisions need, the database clock last. skipLocked leaves out rows that
-// somebody else holds and marks the state partial.
-func (l *Ledger) load(ctx context.Context, tx pgx.Tx, event usher.EventID, k *keySet, skipLocked bool) (*state, error) {
-	s := newState(event)
-	s.partial = skipLocked
-	b := &loadBatch{s: s, skipLocked: skipLocked}
+// what decisions need, the database clock last. A run that skips locked rows has a
+// partial state.
+func (l *Ledger) load(ctx context.Context, tx pgx.Tx, k *keySet, r run) (*state, error) {
+	s := newState(r.event)
+	s.partial = r.skipLocked
+	b := &loadBatch{s: s, skipLocked: r.skipLocked}
 	b.lockRows(k)
 	b.readResults(k)
 	b.readUsage(k)
-	b.Queue(sqlReadLedger, event).QueryRow(s.scanLedger)
+	b.Queue(sqlReadLedger, r.event).QueryRow(s.scanLedger)
 	if err := tx.SendBatch(ctx, &b.Batch).Close(); err != nil {
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil, errNoEvent
 		}
 		return nil, fmt.Errorf("lock and read: %w", err)
 	}
-	prices, err := l.prices.get(ctx, tx, event, s.rulesVersion)
+	if k.pending && s.pendingInEvent > s.rules.PendingPerEventMax-pendingMargin {
+		if err := s.recountPending(ctx, tx); err != nil {
+			return nil, err
+		}
+	}
+	prices, err := l.prices.get(ctx, tx, r.event, s.rulesVersion)
 	if err != nil {
 		return nil, err
 	}
 	s.prices = prices
 	s.priceHolds()
 	return s, nil
+}
+
+// recountPending counts once more with the ledger row locked, which every group
+// takes last: so near the maximum, what other processes are about to commit matters.
+func (s *state) recountPending(ctx context.Context, tx pgx.Tx) error {
+	b := &loadBatch{s: s}
+	b.Queue(sqlLockLedger, s.event)
+	b.readPending()
+	b.Queue(sqlReadLedger, s.event).QueryRow(s.scanLedger)
+	if err := tx.SendBatch(ctx, &b.Batch).Close(); err != nil {
+		return fmt.Errorf("recount payments: %w", inTurn(err))
+	}
+	return nil
 }
 
 // loadBatch queues the statements of trip 1, or of a reading; their rows land in s.
@@ -64,7 +82,11 @@ func (b *loadBatch) lockRows(k *keySet) {
 		b.lock(sqlLockSeats, b.s.event, slices.Sorted(maps.Keys(k.seats))).Query(b.s.scanSeats)
 	}
 	if len(k.tiers) > 0 {
-		b.lock(sqlLockBuckets, b.s.event, slices.Sorted(maps.Keys(k.tiers))).Query(b.s.scanBuckets)
+		// Twice: with the locks of the first one held, nobody makes a bucket of these
+		// tiers, and the second one sees, and locks, those made while it waited.
+		tiers := slices.Sorted(maps.Keys(k.tiers))
+		b.lock(sqlLockBuckets, b.s.event, tiers)
+		b.lock(sqlLockBuckets, b.s.event, tiers).Query(b.s.scanBuckets)
 	}
 	if ids := sortedIDs(k.holds); len(ids) > 0 {
 		b.lock(sqlLockHolds, ids).Query(b.s.scanLockedHolds)
@@ -105,8 +127,12 @@ func (b *loadBatch) readUsage(k *keySet) {
 		b.Queue(sqlReadSessions, b.s.event, ids).Query(b.s.scanSessions)
 	}
 	if k.pending {
-		b.Queue(sqlReadPending, b.s.event).QueryRow(func(row pgx.Row) error { return row.Scan(&b.s.pendingInEvent) })
+		b.readPending()
 	}
+}
+
+func (b *loadBatch) readPending() {
+	b.Queue(sqlReadPending, b.s.event).QueryRow(func(row pgx.Row) error { return row.Scan(&b.s.pendingInEvent) })
 }
 
 // addHoldByKey keeps a hold found by its idempotency key; when the group locked

@@ -18,6 +18,8 @@ import (
 
 const (
 	groupMax = 512
+	// pendingMargin is what sixteen other processes may be about to add.
+	pendingMargin = 16 * groupMax
 	// waitingMax holds come in at one instant when a hall of phones goes off: they
 	// are some two seconds of work, and all are answered.
 	waitingMax = 6144
@@ -25,9 +27,13 @@ const (
 	// while this process writes its next trip, and two cores to do it on. Fewer are
 	// cheaper in the next group.
 	pairAt = 128
+	// pairConns is the smallest pool of a shard in which an event may have two groups.
+	pairConns = 4
 	// A group frees up to dueMax due holds, or fewer the longer it is, down to dueMin.
-	dueMax         = 256
-	dueMin         = 32
+	dueMax = 256
+	dueMin = 32
+	// longWait is a wait for locks in which a lapsed hold would have been freed.
+	longWait       = slotLength
 	retryBusy      = time.Second
 	groupTimeout   = 20 * time.Second
 	unknownCap     = 30 * time.Second
@@ -47,20 +53,44 @@ type command interface {
 
 type item = pg.Item[command, answer]
 
-// runGroup takes one group of an event through its trips until every command
-// has an answer: done, refused, busy, or unknown. It never leaves one waiting.
+// runGroup runs an event's first group, which frees what is due as well.
 func (l *Ledger) runGroup(ctx context.Context, event usher.EventID, items []*item) {
+	l.settle(ctx, run{event: event, items: items, frees: true})
+}
+
+// runBeside runs an event's second group, whose holds count nothing. It frees
+// nothing: it would wait for the first one's locks to find nothing left.
+func (l *Ledger) runBeside(ctx context.Context, event usher.EventID, items []*item) {
+	l.settle(ctx, run{event: event, items: items})
+}
+
+// run is a group and how it is run.
+type run struct {
+	pool  *pgxpool.Pool
+	event usher.EventID
+	items []*item
+	// frees has the group free due holds before it decides.
+	frees bool
+	// skipLocked leaves out rows that somebody else keeps locked.
+	skipLocked bool
+	// again says that an earlier run was given up for errWaited.
+	again bool
+}
+
+// settle takes one group of an event through its trips until every command
+// has an answer: done, refused, busy, or unknown. It never leaves one waiting.
+func (l *Ledger) settle(ctx context.Context, r run) {
 	ctx, cancel := context.WithTimeout(ctx, unknownCap)
 	defer cancel()
 	start := time.Now()
-	l.metrics.groupSize.Observe(float64(len(items)))
+	l.metrics.groupSize.Observe(float64(len(r.items)))
 	defer func() { l.metrics.groupSeconds.Observe(time.Since(start).Seconds()) }()
-	pool, err := l.homes.Shard(ctx, event)
-	if err != nil {
-		finishAll(items, err)
+	var err error
+	if r.pool, err = l.homes.Shard(ctx, r.event); err != nil {
+		finishAll(r.items, err)
 		return
 	}
-	l.runUntilSettled(ctx, pool, event, items)
+	l.runUntilSettled(ctx, r)
 }
 
 // runUntilSettled runs the group again where that is safe and may help: after a
@@ -70,15 +100,17 @@ func (l *Ledger) runGroup(ctx context.Context, event usher.EventID, items []*ite
 //
 // Once a COMMIT got no answer, only a run that was answered says what happened:
 // locks are waited for, not skipped, and giving up means "unknown".
-func (l *Ledger) runUntilSettled(ctx context.Context, pool *pgxpool.Pool, event usher.EventID, items []*item) {
+func (l *Ledger) runUntilSettled(ctx context.Context, r run) {
 	var aborted, stale int
-	var skipLocked, unknown bool
+	var unknown bool
 	for {
-		err := l.runOnce(ctx, pool, event, items, skipLocked)
+		err := l.runOnce(ctx, r)
 		switch {
 		case err == nil:
 			return
 		case errors.Is(err, errMoreDue):
+		case errors.Is(err, errWaited):
+			r.again = true
 		case errors.Is(err, errStale) && stale < staleRunsMax:
 			stale++
 			l.metrics.reruns.WithLabelValues("stale").Inc()
@@ -86,25 +118,29 @@ func (l *Ledger) runUntilSettled(ctx context.Context, pool *pgxpool.Pool, event 
 			aborted++
 			l.metrics.reruns.WithLabelValues("aborted").Inc()
 			_ = pg.Jitter(ctx, aborted)
-		case pg.IsLockTimeout(err) && (unknown && ctx.Err() == nil || !unknown && !skipLocked):
-			skipLocked = !unknown
+		case errors.Is(err, errTurn) && ctx.Err() == nil:
+			l.metrics.reruns.WithLabelValues("turn").Inc()
+		case pg.IsLockTimeout(err) && (unknown && ctx.Err() == nil || !unknown && !r.skipLocked):
+			r.skipLocked = !unknown
 			l.metrics.reruns.WithLabelValues("lock_timeout").Inc()
 		case errors.Is(err, pg.ErrCommitUnknown) && ctx.Err() == nil:
-			skipLocked, unknown = false, true
+			r.skipLocked, unknown = false, true
 			l.metrics.reruns.WithLabelValues("commit_unknown").Inc()
 			_ = pg.Jitter(ctx, 6)
-		case pg.IsData(err) && len(items) > 1 && !unknown:
+		case pg.IsData(err) && len(r.items) > 1 && !unknown:
 			// One command's data is at fault: find it, let the others through.
-			l.log.WarnContext(ctx, "group bisected", "event", event, "size", len(items), "error", err)
-			l.runUntilSettled(ctx, pool, event, items[:len(items)/2])
-			l.runUntilSettled(ctx, pool, event, items[len(items)/2:])
+			l.log.WarnContext(ctx, "group bisected", "event", r.event, "size", len(r.items), "error", err)
+			for _, half := range [][]*item{r.items[:len(r.items)/2], r.items[len(r.items)/2:]} {
+				r.items = half
+				l.runUntilSettled(ctx, r)
+			}
 			return
 		case usher.CodeOf(err) == usher.CodeNotFound:
-			finishAll(items, err)
+			finishAll(r.items, err)
 			return
 		default:
-			l.log.ErrorContext(ctx, "group failed", "event", event, "size", len(items), "error", err)
-			finishAll(items, givenUp(fmt.Errorf("run group of %s: %w", event, err), unknown))
+			l.log.ErrorContext(ctx, "group failed", "event", r.event, "size", len(r.items), "error", err)
+			finishAll(r.items, givenUp(fmt.Errorf("run group of %s: %w", r.event, err), unknown))
 			return
 		}
 	}
@@ -136,31 +172,42 @@ var errStale = errors.New("epoch or rules changed")
 // a count of what is available would be too low.
 var errMoreDue = errors.New("more holds are due")
 
+// errWaited says that this run decided nothing: it waited so long for its locks that
+// holds may have fallen due meanwhile, and refused what counts what is available.
+var errWaited = errors.New("waited for locks before it counted")
+
+// errTurn says that the ledger row stayed locked: another group of the event waits
+// for its COMMIT. There is nothing to skip, so this one waits in line.
+var errTurn = errors.New("another group commits")
+
 // counts reports whether a command's decision rests on how much is available.
 func counts(items []*item) bool {
 	return slices.ContainsFunc(items, func(it *item) bool {
-		c, ok := it.Cmd.(*PlaceHold)
-		return ok && len(c.Items) > 0
+		switch c := it.Cmd.(type) {
+		case *PlaceHold:
+			return len(c.Items) > 0
+		case *SetCapacity, *MoveCapacity:
+			return true
+		}
+		return false
 	})
 }
 
-// claims names what a hold is going to lock, for the group that may run beside its
-// own: account, seats, and all buckets of a tier.
-func claims(c command) []uint64 {
+// claims names what a hold is going to lock, account and seats, for the group that
+// may run beside its own. Only a hold of seats may be in a second group: what counts,
+// of places or of payments, has one group at a time in its process.
+func claims(c command) (claims []uint64, beside bool) {
 	p, ok := c.(*PlaceHold)
 	if !ok {
-		return nil
+		return nil, false
 	}
-	out := []uint64{maphash.Comparable(claimSeed, p.Account)}
+	claims = []uint64{maphash.Comparable(claimSeed, p.Account)}
 	for _, group := range append(slices.Clip(p.Alternatives), p.Seats) {
 		for _, id := range group {
-			out = append(out, maphash.Comparable(claimSeed, id))
+			claims = append(claims, maphash.Comparable(claimSeed, id))
 		}
 	}
-	for _, i := range p.Items {
-		out = append(out, maphash.Comparable(claimSeed, i.Tier))
-	}
-	return out
+	return claims, len(p.Items) == 0
 }
 
 var claimSeed = maphash.MakeSeed()
@@ -168,75 +215,57 @@ var claimSeed = maphash.MakeSeed()
 // dueFor says how many due holds a group frees before it decides, and how many
 // once one is two seconds late (sqlDueHolds). A lapsed seat sells by its deadline
 // alone, so many buyers do not wait for what can be done later; all is freed
-// before a count of what is left. Of two groups that run at once, one frees: the
-// other would wait for its locks to find nothing left.
-func dueFor(items []*item, alone bool) (n, late int) {
-	switch {
-	case counts(items):
+// before a count of what is left.
+func dueFor(items []*item) (n, late int) {
+	if counts(items) {
 		return dueMax, dueMax
-	case alone:
-		return max(dueMin, dueMax-len(items)), dueMax
 	}
-	return 0, 0
-}
-
-// beginFreeing reports whether no other group of this process frees what is due of
-// the event; if so, end says that this one has.
-func (l *Ledger) beginFreeing(event usher.EventID) (end func(), alone bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.freeing[event] {
-		return func() {}, false
-	}
-	l.freeing[event] = true
-	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		delete(l.freeing, event)
-	}, true
+	return max(dueMin, dueMax-len(items)), dueMax
 }
 
 // runOnce is one transaction. Nothing is durable before Commit returns; answers
 // leave only after it did.
-func (l *Ledger) runOnce(ctx context.Context, pool *pgxpool.Pool, event usher.EventID, items []*item, skipLocked bool) error {
+func (l *Ledger) runOnce(ctx context.Context, r run) error {
 	ctx, cancel := context.WithTimeout(ctx, groupTimeout)
 	defer cancel()
-	tx, err := pool.Begin(ctx)
+	tx, err := r.pool.Begin(ctx)
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
 	defer pg.Rollback(ctx, tx)
-	ended, alone := l.beginFreeing(event)
-	defer ended()
-	keys, err := readKeys(ctx, tx, event, items, alone)
+	keys, err := readKeys(ctx, tx, r)
 	if err != nil {
 		return err
 	}
 	locking := time.Now()
-	s, err := l.load(ctx, tx, event, keys, skipLocked)
-	l.metrics.lockSeconds.Observe(time.Since(locking).Seconds())
+	s, err := l.load(ctx, tx, keys, r)
+	waited := time.Since(locking)
+	l.metrics.lockSeconds.Observe(waited.Seconds())
 	if err != nil {
 		return err
 	}
-	if err := l.checkEpoch(event, s.epoch); err != nil {
+	if err := l.checkEpoch(r.event, s.epoch); err != nil {
 		return err
 	}
 	freed, left := s.expireDue(keys.due)
 	l.metrics.expired.Add(float64(freed))
 	// As many as a group frees were due, whoever has freed them by now.
-	if counts(items) && len(keys.due) == dueMax && left < dueMax {
+	if counts(r.items) && len(keys.due) == dueMax && left < dueMax {
 		return l.finish(ctx, tx, s, errMoreDue)
 	}
-	answers := make([]answer, len(items))
-	errs := make([]error, len(items))
-	for i, it := range items {
+	answers := make([]answer, len(r.items))
+	errs := make([]error, len(r.items))
+	for i, it := range r.items {
 		answers[i], errs[i] = it.Cmd.decide(s)
 		answers[i].freed = freed
+	}
+	if !r.again && waited > longWait && counts(r.items) && errors.Join(errs...) != nil {
+		return errWaited
 	}
 	if err := l.finish(ctx, tx, s, nil); err != nil {
 		return err
 	}
-	for i, it := range items {
+	for i, it := range r.items {
 		l.metrics.decided(it.Cmd, errs[i])
 		it.Finish(answers[i], errs[i])
 	}
@@ -284,21 +313,23 @@ func (l *Ledger) checkEpoch(event usher.EventID, epoch int64) error {
 
 // readKeys is trip 0: what is due, and the immutable columns of what the
 // commands name, give the rows to lock.
-func readKeys(ctx context.Context, tx pgx.Tx, event usher.EventID, items []*item, alone bool) (*keySet, error) {
+func readKeys(ctx context.Context, tx pgx.Tx, run run) (*keySet, error) {
 	k := newKeySet()
-	for _, it := range items {
+	for _, it := range run.items {
 		it.Cmd.resolve(k)
 	}
 	r := &resolved{holds: map[usher.HoldID]resolvedHold{}, orders: map[usher.OrderID]usher.HoldID{}}
 	b := &pgx.Batch{}
-	n, late := dueFor(items, alone)
-	b.Queue(sqlDueHolds, event, n, late).Query(func(rows pgx.Rows) error {
-		return eachHold(rows, nil, func(h resolvedHold) {
-			k.due = append(k.due, h.id)
-			r.holds[h.id] = h
-			k.addHold(h)
+	if run.frees {
+		n, late := dueFor(run.items)
+		b.Queue(sqlDueHolds, run.event, n, late).Query(func(rows pgx.Rows) error {
+			return eachHold(rows, nil, func(h resolvedHold) {
+				k.due = append(k.due, h.id)
+				r.holds[h.id] = h
+				k.addHold(h)
+			})
 		})
-	})
+	}
 	if ids := sortedIDs(k.resolveHolds); len(ids) > 0 {
 		b.Queue(sqlResolveHolds, ids).Query(func(rows pgx.Rows) error {
 			return eachHold(rows, nil, func(h resolvedHold) { r.holds[h.id] = h })
@@ -316,7 +347,7 @@ func readKeys(ctx context.Context, tx pgx.Tx, event usher.EventID, items []*item
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return nil, fmt.Errorf("resolve keys: %w", err)
 	}
-	for _, it := range items {
+	for _, it := range run.items {
 		it.Cmd.lock(k, r)
 	}
 	return k, nil

@@ -274,7 +274,7 @@ func TestLongGroupsFreeLess(t *testing.T) {
 }
 
 // A second group runs beside the first once it is worth it. What completes a sale is
-// in the next group to form, whatever waits; and only one of two frees what is due.
+// in the next first group, whatever waits; and only first groups free what is due.
 func TestSiegeInPairs(t *testing.T) {
 	const bound = 1000
 	h := newHall(t, 500, nil)
@@ -306,7 +306,7 @@ func TestSiegeInPairs(t *testing.T) {
 		})
 	}
 	pgtest.Until(t, "completing work in line", func() bool { return h.Waiting(testEvent) == bound+len(calls) })
-	// One of the two is answered; the group that forms then stands at the gate.
+	// The first one is answered; the group that forms then stands at the gate.
 	g.letGo()
 	entries, err := h.Changes(context.Background(), testEvent, running, len(calls))
 	if err != nil {
@@ -320,8 +320,10 @@ func TestSiegeInPairs(t *testing.T) {
 	if len(entries) != len(calls) {
 		t.Errorf("the next group published %d entries, completing work alone has %d", len(entries), len(calls))
 	}
-	// It frees what is due, so the one after it does not; but a command finds its own
-	// hold as time has left it.
+	if got := h.holdStatus(lapsed.ID); got != usher.HoldExpired {
+		t.Errorf("the next first group left a lapsed hold %s", got)
+	}
+	// The second one is answered, and another forms, which does not free either.
 	h.lapse(named)
 	waiting := h.Waiting(testEvent)
 	c.wg.Go(func() {
@@ -332,12 +334,12 @@ func TestSiegeInPairs(t *testing.T) {
 	})
 	pgtest.Until(t, "the release in line", func() bool { return h.Waiting(testEvent) == waiting+1 })
 	g.letGo()
+	if got := h.holdStatus(named.ID); got != usher.HoldHeld {
+		t.Errorf("another second group left a lapsed hold %s, want it left to the first", got)
+	}
 	g.free()
 	c.wg.Wait()
 	h.wantVoided(8)
-	if got := h.holdStatus(lapsed.ID); got != usher.HoldExpired {
-		t.Errorf("the lapsed hold is %s", got)
-	}
 }
 
 func (h *hall) holdStatus(id usher.HoldID) (status usher.HoldStatus) {

@@ -155,6 +155,8 @@ CROSS JOIN LATERAL (
 
 	sqlReadPending = `SELECT count(*) FROM hold WHERE event_id = $1 AND status = 'payment_pending'`
 
+	sqlLockLedger = `SELECT 1 FROM event_ledger WHERE event_id = $1 FOR NO KEY UPDATE`
+
 	// The clock is read last, after every lock is held: now() would be the start
 	// of the transaction, before the waiting.
 	sqlReadLedger = `

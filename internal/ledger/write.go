@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"usher"
+	"usher/internal/pg"
 )
 
 // write is trip 2: one statement per table for everything the decisions changed,
@@ -270,7 +271,7 @@ func (s *state) queueFence(b *writeBatch) {
 		var seq *int64
 		var published int
 		if err := row.Scan(&seq, &published); err != nil {
-			return err
+			return inTurn(err)
 		}
 		switch {
 		case b.err != nil:
@@ -285,6 +286,14 @@ func (s *state) queueFence(b *writeBatch) {
 		}
 		return nil
 	})
+}
+
+// inTurn tells a timeout at the ledger row from one at a row that can be skipped.
+func inTurn(err error) error {
+	if pg.IsLockTimeout(err) {
+		return fmt.Errorf("%w: %w", errTurn, err)
+	}
+	return err
 }
 
 func column[R, V any](rows []R, value func(R) V) []V {

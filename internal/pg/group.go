@@ -22,9 +22,10 @@ import (
 type Group[K comparable, C, R any] struct {
 	max, waitingMax int
 	run             func(ctx context.Context, key K, items []*Item[C, R])
-	// pairAt and claims are Pair's; without claims one group of a key runs at a time.
+	// pairAt, claims and beside are Pair's; without them one group of a key runs at a time.
 	pairAt int
-	claims func(C) []uint64
+	claims func(C) (claims []uint64, beside bool)
+	beside func(ctx context.Context, key K, items []*Item[C, R])
 
 	mu    sync.Mutex
 	lanes map[K]*lanes[C, R]
@@ -40,16 +41,20 @@ type lanes[C, R any] struct {
 
 func (l *lanes[C, R]) waiting() int { return len(l.first) + len(l.ordinary) }
 
-// groupLoop runs one group after the other; items is what it runs now.
+// groupLoop runs one group after the other; items is what it runs now, beside
+// whether that is a second group.
 type groupLoop[C, R any] struct {
-	alive bool
-	items []*Item[C, R]
+	alive, beside bool
+	items         []*Item[C, R]
 }
 
 // Item is one command in a group. run must finish every item exactly once.
 type Item[C, R any] struct {
 	Cmd C
 
+	// claims and beside are what Pair's claims said.
+	claims  []uint64
+	beside  bool
 	ctx     context.Context
 	started atomic.Bool
 	done    chan outcome[R]
@@ -74,13 +79,15 @@ func NewGroup[K comparable, C, R any](max, waitingMax int, run func(ctx context.
 	return &Group[K, C, R]{max: max, waitingMax: waitingMax, run: run, lanes: map[K]*lanes[C, R]{}}
 }
 
-// Pair lets two groups of a key run at once where that many commands wait that
-// claim nothing of what the running group's commands do. claims names what a
-// command is going to lock, as hashes. What is not claimed may meet all the same:
-// claims save waiting, and run must bear what several processes do to each other.
-// Call it before the first command.
-func (g *Group[K, C, R]) Pair(at int, claims func(C) []uint64) {
-	g.pairAt, g.claims = at, claims
+// Pair lets a second group of a key run beside the first where that many commands
+// of the ordinary lane wait that may: run is called for second groups, and never
+// while another second group of the key runs. claims names what a command is going
+// to lock, as hashes, and says whether it may be in a second group; none is that
+// claims what the first group or a command before it does. What is not claimed may
+// meet all the same: claims save waiting, and both runs must bear what several
+// processes do to each other. Call it before the first command.
+func (g *Group[K, C, R]) Pair(at int, claims func(C) ([]uint64, bool), run func(ctx context.Context, key K, items []*Item[C, R])) {
+	g.pairAt, g.claims, g.beside = at, claims, run
 }
 
 // Do puts a command in the ordinary lane and waits for its answer. It fails with
@@ -120,6 +127,9 @@ func (g *Group[K, C, R]) Pressure(key K) float64 {
 
 func (g *Group[K, C, R]) do(ctx context.Context, key K, cmd C, first bool) (R, error) {
 	it := &Item[C, R]{Cmd: cmd, ctx: ctx, done: make(chan outcome[R], 1)}
+	if g.claims != nil && !first {
+		it.claims, it.beside = g.claims(cmd)
+	}
 	if !g.enqueue(key, it, first) {
 		var zero R
 		return zero, &usher.Error{Code: usher.CodeUnavailable, Message: "too many requests at once", RetryAfter: time.Second}
@@ -183,31 +193,34 @@ func (g *Group[K, C, R]) due(l *lanes[C, R]) int {
 // loop runs groups of one key until none is left for it.
 func (g *Group[K, C, R]) loop(ctx context.Context, key K, n int) {
 	for {
-		items := g.take(key, n)
+		run, items := g.take(key, n)
 		if items == nil {
 			return
 		}
 		if len(items) > 0 {
-			g.runGuarded(ctx, key, items)
+			runGuarded(ctx, key, run, items)
 		}
 	}
 }
 
-// take returns the loop's next group: nil when there is none (and the loop ends),
-// empty when everything taken had been given up. The last loop of a key takes
-// whatever waits; beside another one a group has to be worth it.
-func (g *Group[K, C, R]) take(key K, n int) []*Item[C, R] {
+// take returns the loop's next group and what runs it: nil when there is none (and
+// the loop ends), empty when all callers of what was taken gave up just then. The
+// last loop of a key takes whatever waits; beside another one a group has to be
+// worth it.
+func (g *Group[K, C, R]) take(key K, n int) (run func(context.Context, K, []*Item[C, R]), items []*Item[C, R]) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	l := g.lanes[key]
 	own, other := &l.loops[n], &l.loops[1-n]
-	own.items = nil
-	least := 1
+	own.items, own.beside = nil, other.alive && !other.beside
+	least, firsts, run := 1, min(g.max, len(l.first)), g.run
 	if other.alive {
 		least = g.pairAt
 	}
-	firsts := min(g.max, len(l.first))
-	chosen, rest, passed := g.choose(l.ordinary, g.max-firsts, other.items)
+	if own.beside {
+		firsts, run = 0, g.beside
+	}
+	chosen, rest, passed := choose(l.ordinary, g.max-firsts, own.beside, other.items)
 	l.tried = passed
 	if firsts+len(chosen) < least {
 		// Looked at again when a group has ended or as many more have come, so that a
@@ -216,60 +229,59 @@ func (g *Group[K, C, R]) take(key K, n int) []*Item[C, R] {
 		if own.alive = false; !other.alive {
 			delete(g.lanes, key)
 		}
-		return nil
+		return nil, nil
 	}
-	items := make([]*Item[C, R], 0, firsts+len(chosen))
+	items = make([]*Item[C, R], 0, firsts+len(chosen))
 	for _, it := range l.first[:firsts] {
 		it.started.Store(true)
 		items = append(items, it)
 	}
 	for _, it := range chosen {
-		if it.ctx.Err() == nil && it.started.CompareAndSwap(false, true) {
+		if it.started.CompareAndSwap(false, true) {
 			items = append(items, it)
 		}
 	}
 	l.first = append([]*Item[C, R](nil), l.first[firsts:]...)
 	l.ordinary = rest
 	own.items = items
-	return items
+	return run, items
 }
 
 // choose splits waiting commands into the next group's, in order, and the rest, of
-// which it passed over some: what claims the same as the running group does, or as
-// a command passed over before. So nobody is overtaken by who wants the same.
-func (g *Group[K, C, R]) choose(waiting []*Item[C, R], most int, running []*Item[C, R]) (chosen, rest []*Item[C, R], passed int) {
-	if len(running) == 0 {
-		n := min(most, len(waiting))
-		return waiting[:n], slices.Clone(waiting[n:]), 0
-	}
+// which it passed over some: what may not run beside another group if this one does,
+// and what claims the same as the running group or as a command passed over before.
+// So nobody is overtaken by who wants the same. Those whose callers have gone are in
+// neither.
+func choose[C, R any](waiting []*Item[C, R], most int, beside bool, running []*Item[C, R]) (chosen, rest []*Item[C, R], passed int) {
 	claimed := map[uint64]struct{}{}
-	claim := func(claims []uint64) {
-		for _, c := range claims {
+	claim := func(it *Item[C, R]) {
+		for _, c := range it.claims {
 			claimed[c] = struct{}{}
 		}
 	}
+	taken := func(c uint64) bool { _, ok := claimed[c]; return ok }
 	for _, it := range running {
-		claim(g.claims(it.Cmd))
+		claim(it)
 	}
 	for i, it := range waiting {
-		if len(chosen) == most {
+		switch {
+		case it.ctx.Err() != nil:
+		case len(chosen) == most:
 			return chosen, append(rest, waiting[i:]...), passed
-		}
-		claims := g.claims(it.Cmd)
-		if slices.ContainsFunc(claims, func(c uint64) bool { _, ok := claimed[c]; return ok }) {
-			claim(claims)
+		case beside && !it.beside || len(claimed) > 0 && slices.ContainsFunc(it.claims, taken):
+			claim(it)
 			rest = append(rest, it)
 			passed++
-			continue
+		default:
+			chosen = append(chosen, it)
 		}
-		chosen = append(chosen, it)
 	}
 	return chosen, rest, passed
 }
 
 // runGuarded turns a panic of one group into internal errors for its commands:
 // a programming error met by one command must not end every other event's loop.
-func (g *Group[K, C, R]) runGuarded(ctx context.Context, key K, items []*Item[C, R]) {
+func runGuarded[K comparable, C, R any](ctx context.Context, key K, run func(context.Context, K, []*Item[C, R]), items []*Item[C, R]) {
 	defer func() {
 		p := recover()
 		if p == nil {
@@ -281,5 +293,5 @@ func (g *Group[K, C, R]) runGuarded(ctx context.Context, key K, items []*Item[C,
 			it.Finish(zero, fmt.Errorf("group panicked: %v", p))
 		}
 	}()
-	g.run(ctx, key, items)
+	run(ctx, key, items)
 }

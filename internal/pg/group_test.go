@@ -155,31 +155,46 @@ func TestGroupKeysAndPanics(t *testing.T) {
 	})
 }
 
-// claims says that a command claims its tens and its ones.
-func claims(cmd int) []uint64 { return []uint64{uint64(cmd / 10), 100 + uint64(cmd%10)} }
+// claims says that a command claims its tens and its ones, and that a negative one
+// may not be in a second group.
+func claims(cmd int) ([]uint64, bool) {
+	beside := cmd >= 0
+	cmd = max(cmd, -cmd)
+	return []uint64{uint64(cmd / 10), 100 + uint64(cmd%10)}, beside
+}
 
-// A second group runs beside the first once enough waits that claims nothing of
-// the first; what does keeps its turn, and nobody who wants the same overtakes it.
+// A second group runs beside the first once enough waits that may and claims nothing
+// of the first; what does keeps its turn, and nobody who wants the same overtakes it.
 func TestGroupPairs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		// groups are the commands of each, behind a 1 for a first group and a 2 for a second.
 		var groups [][]int
 		var gates []chan struct{}
-		g := pg.NewGroup(8, 100, func(_ context.Context, _ string, its items) {
-			var cmds []int
-			for _, it := range its {
-				cmds = append(cmds, it.Cmd)
+		run := func(turn int) func(context.Context, string, items) {
+			return func(_ context.Context, _ string, its items) {
+				cmds := []int{turn}
+				for _, it := range its {
+					cmds = append(cmds, it.Cmd)
+				}
+				gate := make(chan struct{})
+				groups, gates = append(groups, cmds), append(gates, gate)
+				<-gate
+				finish(its)
 			}
-			gate := make(chan struct{})
-			groups, gates = append(groups, cmds), append(gates, gate)
-			<-gate
-			finish(its)
-		})
-		g.Pair(2, claims)
+		}
+		g := pg.NewGroup(8, 100, run(1))
+		g.Pair(2, claims, run(2))
 		var wg sync.WaitGroup
+		gone, leave := context.WithCancel(t.Context())
 		do := func(call func(context.Context, string, int) (int, error), cmds ...int) {
 			for _, cmd := range cmds {
 				wg.Go(func() {
-					if r, err := call(t.Context(), "k", cmd); r != cmd*10 || err != nil {
+					ctx := t.Context()
+					if cmd == 98 {
+						ctx = gone
+					}
+					r, err := call(ctx, "k", cmd)
+					if cmd != 98 && (r != cmd*10 || err != nil) || cmd == 98 && usher.CodeOf(err) != usher.CodeBusy {
 						t.Errorf("command %d: %d, %v", cmd, r, err)
 					}
 				})
@@ -194,27 +209,34 @@ func TestGroupPairs(t *testing.T) {
 			}
 		}
 		do(g.Do, 11)
-		want("alone", []int{11})
-		// 12 claims what 11 does; 32 what 12 does, which is before it.
-		do(g.Do, 12, 32)
-		want("nothing but what the first claims", []int{11})
+		want("alone", []int{1, 11})
+		// 12 claims what 11 does; 32 what 12 does, which is before it; 98 goes.
+		do(g.Do, 12, 32, -45, 98)
+		want("nothing but what the first claims, or what may not", []int{1, 11})
+		leave()
 		do(g.Do, 43)
-		want("one", []int{11})
-		do(g.Do, 54)
-		want("two", []int{11}, []int{43, 54})
-		do(g.Do, 65, 76, 87)
+		want("one, that claims what -45 does, which is before it", []int{1, 11})
+		do(g.Do, 56)
+		want("one", []int{1, 11})
+		do(g.Do, 67)
+		want("two, but not as many more", []int{1, 11})
+		do(g.Do, 70)
+		second, next := []int{2, 56, 67, 70}, []int{2, 88, 29}
+		want("worth it", []int{1, 11}, second)
+		do(g.Do, 88, 29)
 		do(g.First, 99)
-		want("two run", []int{11}, []int{43, 54})
+		want("two run", []int{1, 11}, second)
 		close(gates[1])
-		want("the second goes on", []int{11}, []int{43, 54}, []int{99, 65, 76, 87})
+		want("the second goes on", []int{1, 11}, second, next)
+		do(g.Do, 140, 38)
 		close(gates[0])
-		want("what was passed over", []int{11}, []int{43, 54}, []int{99, 65, 76, 87}, []int{12, 32})
+		first := []int{1, 99, 12, 32, -45, 43, 140}
+		want("what goes first, and what was passed over, without what the second claims", []int{1, 11}, second, next, first)
 		// Too little for a loop of its own: the one that is left takes it.
-		do(g.Do, 18)
 		close(gates[2])
-		want("one loop is left", []int{11}, []int{43, 54}, []int{99, 65, 76, 87}, []int{12, 32})
+		want("one loop is left", []int{1, 11}, second, next, first)
 		close(gates[3])
-		want("the last one", []int{11}, []int{43, 54}, []int{99, 65, 76, 87}, []int{12, 32}, []int{18})
+		want("the last one", []int{1, 11}, second, next, first, []int{1, 38})
 		close(gates[4])
 		wg.Wait()
 	})
@@ -226,7 +248,7 @@ func TestGroupPairsUnderLoad(t *testing.T) {
 	var mu sync.Mutex
 	claimed := map[int]bool{}
 	groups, most := 0, 0
-	g := pg.NewGroup(6, 10000, func(_ context.Context, _ string, its items) {
+	run := func(_ context.Context, _ string, its items) {
 		own := map[int]bool{}
 		for _, it := range its {
 			own[it.Cmd] = true
@@ -249,8 +271,9 @@ func TestGroupPairsUnderLoad(t *testing.T) {
 		}
 		mu.Unlock()
 		finish(its)
-	})
-	g.Pair(1, func(cmd int) []uint64 { return []uint64{uint64(cmd)} })
+	}
+	g := pg.NewGroup(6, 10000, run)
+	g.Pair(1, func(cmd int) ([]uint64, bool) { return []uint64{uint64(cmd)}, cmd != 7 }, run)
 	var wg sync.WaitGroup
 	for caller := range 40 {
 		wg.Go(func() {

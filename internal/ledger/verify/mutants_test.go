@@ -65,7 +65,7 @@ var mutants = []mutant{
 	{name: "pending seat taken by time", tests: "TestBuySeats", edits: []edit{{"state.go",
 		"s.status == usher.SeatHeld && !now.Before(*s.expires)", "(s.status == usher.SeatHeld || s.status == usher.SeatPending) && !now.Before(*s.expires)"}}},
 	{name: "skipped row taken for a missing one", tests: "TestLockedRowIsBusy", edits: []edit{{"decide_hold.go",
-		"case (unknown != nil || noTier != nil) && s.partial:", "case false:"}}},
+		"case (unknown != nil || noTier != nil || short != nil) && s.partial:", "case false:"}}},
 	{name: "unknown COMMIT not run again", tests: "TestCommitOutcomeUnknown", edits: []edit{{"run.go",
 		"case errors.Is(err, pg.ErrCommitUnknown) && ctx.Err() == nil:", "case false:"}}},
 	{name: "locks of the zombie skipped", tests: "TestZombieOutlivesLockTimeout|TestUnknownStaysUnknown", here: true, edits: []edit{{"run.go",
