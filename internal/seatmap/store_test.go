@@ -1,6 +1,8 @@
 package seatmap_test
 
 import (
+	"context"
+	"sync"
 	"testing"
 
 	"usher"
@@ -75,6 +77,36 @@ func TestCharts(t *testing.T) {
 	}
 	if _, err := fresh.OfEvent(ctx, 2); usher.CodeOf(err) != usher.CodeNotFound {
 		t.Errorf("event without a chart: %v", err)
+	}
+}
+
+// A crowd that asks for a chart which is not in memory has it read once; who goes
+// meanwhile takes nothing from the others.
+func TestChartIsReadOnceForACrowd(t *testing.T) {
+	homes, _, _ := openHomes(t)
+	arena := seatmap.Arena()
+	if err := seatmap.NewCharts(homes).Save(t.Context(), arena); err != nil {
+		t.Fatal(err)
+	}
+	fresh := seatmap.NewCharts(homes)
+	before := homes.Directory.Stat().AcquireCount()
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	var wg sync.WaitGroup
+	for i := range 50 {
+		wg.Go(func() {
+			ctx := t.Context()
+			if i == 0 {
+				ctx = gone
+			}
+			if c, err := fresh.ByHash(ctx, arena.Hash()); i > 0 && (err != nil || c.Hash() != arena.Hash()) {
+				t.Errorf("%v, %v", c, err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := homes.Directory.Stat().AcquireCount() - before; n != 1 {
+		t.Errorf("50 callers at once were %d readings, want 1", n)
 	}
 }
 
