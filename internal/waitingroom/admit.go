@@ -106,24 +106,12 @@ func (r *Rooms) runShop(ctx context.Context, event usher.EventID, items []*pg.It
 	var errs []error
 	pool, err := r.homes.Shard(ctx, event)
 	if err == nil {
-		err = untilKnown(func() error {
-			return pg.InTx(ctx, pool, func(tx pgx.Tx) error {
-				var err error
-				results, errs, err = shopTx(ctx, tx, event, items)
-				return err
-			})
-		})
+		results, errs, err = untilKnown(ctx, pool, event, items, shopTx)
 	}
 	if err != nil {
 		err = fmt.Errorf("admit to %s: %w", event, err)
 	}
-	for i, it := range items {
-		if err != nil {
-			it.Finish(entrance{}, err)
-			continue
-		}
-		it.Finish(results[i], errs[i])
-	}
+	finishAll(items, results, errs, err)
 }
 
 // The gate is locked first; sessions whose time is over are ended before they

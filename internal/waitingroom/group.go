@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"usher"
 	"usher/internal/pg"
@@ -16,16 +17,33 @@ import (
 // commitAttemptsMax is how often a group is run whose COMMIT got no answer.
 const commitAttemptsMax = 3
 
-// untilKnown runs a group again when nobody knows whether it committed. Every
-// command finds its own traces, so a repeat changes nothing twice.
-func untilKnown(run func() error) error {
-	var err error
+// untilKnown decides a group in one transaction, and again when nobody knows whether
+// it committed. Every command finds its own traces, so a repeat changes nothing twice.
+func untilKnown[C, R any](ctx context.Context, pool *pgxpool.Pool, event usher.EventID, items []*pg.Item[C, R],
+	decide func(context.Context, pgx.Tx, usher.EventID, []*pg.Item[C, R]) ([]R, []error, error),
+) (results []R, errs []error, err error) {
 	for range commitAttemptsMax {
-		if err = run(); !errors.Is(err, pg.ErrCommitUnknown) {
+		err = pg.InTx(ctx, pool, func(tx pgx.Tx) error {
+			var err error
+			results, errs, err = decide(ctx, tx, event, items)
+			return err
+		})
+		if !errors.Is(err, pg.ErrCommitUnknown) {
 			break
 		}
 	}
-	return err
+	return results, errs, err
+}
+
+// finishAll answers a group: each command its own, or all of them err.
+func finishAll[C, R any](items []*pg.Item[C, R], results []R, errs []error, err error) {
+	for i, it := range items {
+		if err != nil {
+			it.Finish(*new(R), err)
+		} else {
+			it.Finish(results[i], errs[i])
+		}
+	}
 }
 
 // runQueue decides and writes one group of commands of one room. Nothing is
@@ -33,28 +51,15 @@ func untilKnown(run func() error) error {
 func (r *Rooms) runQueue(ctx context.Context, event usher.EventID, items []*pg.Item[command, decision]) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	var (
-		results []decision
-		errs    []error
-	)
-	err := untilKnown(func() error {
-		return pg.InTx(ctx, r.homes.Room, func(tx pgx.Tx) error {
-			var err error
-			results, errs, err = queueTx(ctx, tx, event, items)
-			return err
-		})
-	})
+	results, errs, err := untilKnown(ctx, r.homes.Room, event, items, queueTx)
 	if err != nil {
-		err = fmt.Errorf("run queue group of %s: %w", event, err)
+		finishAll(items, nil, nil, fmt.Errorf("run queue group of %s: %w", event, err))
+		return
 	}
 	for i, it := range items {
-		if err != nil {
-			it.Finish(decision{}, err)
-			continue
-		}
 		r.metrics.decided(it.Cmd, results[i], errs[i])
-		it.Finish(results[i], errs[i])
 	}
+	finishAll(items, results, errs, nil)
 }
 
 func queueTx(

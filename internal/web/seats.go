@@ -48,18 +48,22 @@ var admissionParam = &huma.Param{
 	Schema: &huma.Schema{Type: huma.TypeString},
 }
 
+// viewer returns the event whose seats are asked for, and whether the caller is
+// inside its shop.
+func (s *Server) viewer(r *http.Request) (event usher.EventID, inside bool, err error) {
+	if event, err = usher.ParseEventID(r.PathValue("eventId")); err != nil {
+		return 0, false, err
+	}
+	if err = s.seated(r.Context(), event); err != nil {
+		return 0, false, err
+	}
+	inside, err = s.insideShop(r, event)
+	return event, inside, err
+}
+
 // getSeats answers a snapshot: the live one inside the shop, a slower one outside.
 func (s *Server) getSeats(w http.ResponseWriter, r *http.Request) {
-	event, err := usher.ParseEventID(r.PathValue("eventId"))
-	if err != nil {
-		s.fail(w, r, err)
-		return
-	}
-	err = s.seated(r.Context(), event)
-	inside := false
-	if err == nil {
-		inside, err = s.insideShop(r, event)
-	}
+	event, inside, err := s.viewer(r)
 	if err != nil {
 		s.fail(w, r, err)
 		return
@@ -81,16 +85,7 @@ func (s *Server) getSeats(w http.ResponseWriter, r *http.Request) {
 
 // streamSeats serves the live picture's changes until either side ends it.
 func (s *Server) streamSeats(w http.ResponseWriter, r *http.Request) {
-	event, err := usher.ParseEventID(r.PathValue("eventId"))
-	if err != nil {
-		s.fail(w, r, err)
-		return
-	}
-	err = s.seated(r.Context(), event)
-	inside := false
-	if err == nil {
-		inside, err = s.insideShop(r, event)
-	}
+	event, inside, err := s.viewer(r)
 	if err == nil && !inside {
 		err = usher.Errorf(usher.CodeAdmissionRequired, "the live picture is for admitted buyers; take snapshots instead")
 	}
