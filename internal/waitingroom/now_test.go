@@ -162,7 +162,13 @@ func TestSettingsAreChecked(t *testing.T) {
 	wantCode(t, b.rooms.SetRate(b.ctx, event, -1), usher.CodeInvalidRequest)
 	wantCode(t, b.rooms.SetCap(b.ctx, event, 1_000_001), usher.CodeInvalidRequest)
 	wantCode(t, b.rooms.SetMessage(b.ctx, event, strings.Repeat("x", 501)), usher.CodeInvalidRequest)
-	must(t, b.rooms.SetMessage(b.ctx, event, "soon"))
+	wantCode(t, b.rooms.SetMessage(b.ctx, event, "soon\tnow"), usher.CodeInvalidRequest)
+	// Characters are counted, not bytes, and lines are kept.
+	long := strings.Repeat("開", 250) + "\n" + strings.Repeat("門", 249)
+	must(t, b.rooms.SetMessage(b.ctx, event, long))
+	if s := b.status(); s.Message != long {
+		t.Fatalf("the message is %q", s.Message)
+	}
 	must(t, b.rooms.SetMessage(b.ctx, event, ""))
 	at := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
 	must(t, b.rooms.SetOpensAt(b.ctx, event, &at))

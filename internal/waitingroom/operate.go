@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
@@ -96,12 +97,16 @@ func (r *Rooms) SetCap(ctx context.Context, event usher.EventID, activeMax int) 
 	return nil
 }
 
-// SetMessage sets the operator's message to everybody who waits; "" clears it. It
-// fails with CodeInvalidRequest, CodeNotFound and CodeUnavailable.
+// SetMessage sets the operator's message to everybody who waits; "" clears it. It may
+// have several lines. It fails with CodeInvalidRequest, CodeNotFound and
+// CodeUnavailable.
 func (r *Rooms) SetMessage(ctx context.Context, event usher.EventID, text string) error {
 	if text != "" {
-		if err := usher.CheckText("message", text, messageMax); err != nil {
+		if err := usher.CheckText("message", strings.ReplaceAll(text, "\n", " "), messageMax*utf8.UTFMax); err != nil {
 			return err
+		}
+		if utf8.RuneCountInString(text) > messageMax {
+			return usher.Errorf(usher.CodeInvalidRequest, "message is longer than %d characters", messageMax)
 		}
 	}
 	var done bool

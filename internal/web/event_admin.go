@@ -187,7 +187,7 @@ type queueSettingsInput struct {
 		Reasoned
 		Rate      *float64 `json:"ratePerSecond,omitempty" minimum:"0" maximum:"100000"`
 		ActiveMax *int     `json:"activeMax,omitempty" minimum:"0" maximum:"1000000"`
-		Message   *string  `json:"message,omitempty" maxLength:"500" doc:"Shown to everybody who waits; an empty text clears it"`
+		Message   *string  `json:"message,omitempty" maxLength:"500" doc:"Shown to everybody who waits, line by line; an empty text clears it"`
 	}
 }
 

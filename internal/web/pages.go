@@ -63,6 +63,15 @@ type view struct {
 // T returns a text of the page's language.
 func (v view) T(key string) string { return texts[v.Lang][key] }
 
+// Tn returns the text for a number of things.
+func (v view) Tn(key string, n int) string {
+	form := ".other"
+	if v.Lang == english && n == 1 {
+		form = ".one"
+	}
+	return fill(v.T(key+form), "n", strconv.Itoa(n))
+}
+
 // eventLine is an event as pages show it, with times in the event's own zone.
 type eventLine struct {
 	ID                string
@@ -231,8 +240,12 @@ func (s *Server) eventPage(name, script string) http.HandlerFunc {
 		}
 		v.Title, v.Event, v.Wide = line.Name, &line, name == "seats.html"
 		maps.Copy(v.Data, data)
-		v.RuleLimit = fill(v.T("ruleLimit"), "n", strconv.Itoa(line.Limit))
-		v.RuleHold = fill(v.T("ruleHold"), "n", strconv.Itoa(int(line.Hold.Minutes())))
+		v.RuleLimit = v.Tn("ruleLimit", line.Limit)
+		if line.Hold%time.Minute == 0 {
+			v.RuleHold = v.Tn("ruleHold", int(line.Hold/time.Minute))
+		} else {
+			v.RuleHold = v.Tn("ruleHoldSeconds", int(line.Hold/time.Second))
+		}
 		s.show(w, r, http.StatusOK, name, v)
 	}
 }

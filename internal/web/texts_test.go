@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -44,6 +45,24 @@ func TestTextsAreThereInBothLanguages(t *testing.T) {
 	}
 }
 
+// One thing is worded as one.
+func TestNumbersOfThings(t *testing.T) {
+	for _, tc := range []struct {
+		lang lang
+		n    int
+		want string
+	}{
+		{english, 1, texts[english]["ruleLimit.one"]},
+		{english, 2, texts[english]["ruleLimit.other"]},
+		{chinese, 1, texts[chinese]["ruleLimit.other"]},
+	} {
+		want := strings.ReplaceAll(tc.want, "{n}", strconv.Itoa(tc.n))
+		if got := (view{Lang: tc.lang}).Tn("ruleLimit", tc.n); got != want || strings.Contains(got, "{") {
+			t.Errorf("%d in %s is %q, want %q", tc.n, tc.lang, got, want)
+		}
+	}
+}
+
 // A key lives in one group, and in the same one in both languages.
 func TestTextGroups(t *testing.T) {
 	home := map[string]string{}
@@ -62,7 +81,7 @@ func TestTextGroups(t *testing.T) {
 
 // usedText finds t('key'), tn('key', n), {{.T "key"}}, v.T("key"), newView(r, "key"
 // and the beginnings of keys that are put together.
-var usedText = regexp.MustCompile("(?:\\.T \\(print \"|\\.T ?\\(?\"|\\bnewView\\(r, \"|\\bt\\(\\s*['\"`]|\\btn\\(\\s*['\"`]|[^.\\w]has\\(\\s*['\"`]|Key = ['\"`])([\\w.]+)")
+var usedText = regexp.MustCompile("(?:\\.T \\(print \"|\\.T ?\\(?\"|\\.Tn\\(\"|\\bnewView\\(r, \"|\\bt\\(\\s*['\"`]|\\btn\\(\\s*['\"`]|[^.\\w]has\\(\\s*['\"`]|Key = ['\"`])([\\w.]+)")
 
 // namesOfTexts collects the keys and beginnings of keys that the sources name.
 func namesOfTexts(t *testing.T) map[string]bool {

@@ -108,6 +108,8 @@ export class SeatView {
   patch(changed: number[]): void {
     if (!changed.length) return
     this.overlay.recount()
+    // Until the map was once in sight, nothing is drawn that could be mended.
+    if (!this.layer) return
     const layers = new Set([this.layer, this.whole, ...(this.before ? [this.before] : [])])
     if (changed.length > MEND_MAX) {
       for (const l of layers) l.spoil()
@@ -147,7 +149,7 @@ export class SeatView {
   /** mark rings seats that something is said about, and shows them when they are out of sight. */
   mark(ordinals: number[]): void {
     this.overlay.marked = ordinals
-    if (ordinals.length) this.reveal(ordinals)
+    if (ordinals.length && this.layer) this.reveal(ordinals)
     this.wake()
   }
 
@@ -171,6 +173,7 @@ export class SeatView {
     this.scene.colors = tierColors(this.chart, this.scene.theme)
     this.events.themed(this.scene.colors.map(c => css(c)))
     this.overlay.restyle()
+    if (!this.layer) return
     this.whole = new Layer(this.whole.scale, this.scene)
     this.layer = new Layer(this.layer.scale, this.scene)
     this.before = null

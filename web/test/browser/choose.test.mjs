@@ -31,6 +31,30 @@ test('a choice goes on in the other language, and as the list that it was', asyn
   })
 })
 
+test('a page that began as the list follows the sale, and asks for no picture again', async () => {
+  const event = await makeEvent(s.demo)
+  await withPeople(s, [{}, {}], async (p, other) => {
+    await p.signIn(`/events/${event.id}`)
+    await other.signIn(`/events/${event.id}`)
+    await p.openSeats(event)
+    await p.seat('B-1').click()
+    await p.page.reload()
+    await p.page.locator('[data-seat="B-1"][aria-pressed=true]').waitFor()
+    const asked = []
+    p.page.on('request', r => /\/seats(\/stream)?$/.test(new URL(r.url()).pathname) && asked.push(r.url()))
+    await p.page.emulateMedia({ colorScheme: 'dark' })
+    for (const seat of ['A-1', 'A-2']) {
+      await other.call('POST', `/v1/events/${event.id}/holds`, { seatIds: [seat], idempotencyKey: seat })
+      await p.page.locator(`[data-seat="${seat}"][disabled]`).waitFor()
+    }
+    assert.deepEqual(asked.filter(u => !u.includes('/stream')), [])
+    assert.ok(asked.length < 2, asked.join())
+    // The map comes with what changed meanwhile.
+    await p.button(p.t('asMap')).click()
+    await p.page.waitForFunction(() => performance.getEntriesByName('seats:painted').length > 0)
+  })
+})
+
 test('a hold that staff released is gone from its page', async () => {
   const event = await makeEvent(s.demo)
   await withPeople(s, [{}], async p => {

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { admin, makeEvent } from './lib/demo.mjs'
-import { phone } from './lib/people.mjs'
+import { cards, phone } from './lib/people.mjs'
 import { stage, withPeople } from './lib/stage.mjs'
 
 const s = stage()
@@ -31,6 +31,64 @@ for (const lang of ['en', 'zh-Hant']) {
       assert.match(await alert.locator('[lang=en]').innerText(), /row|column/i)
       await p.accessible()
       await p.fits()
+    })
+  })
+
+  test(`what was done is told: seats that changed, why an order ended, lines of a message (${lang})`, async () => {
+    const event = await makeEvent(s.demo, { queue: true, rate: 20 })
+    await admin(s.demo, 'POST', `/v1/admin/events/${event.id}/seats/block`, { seatIds: ['A-1'], reason: 'browser test' })
+    await withPeople(s, [{ lang, size: phone }], async p => {
+      const { page, t } = p
+      // confirm gives a reason as people type it, and waits until it is done.
+      const confirm = async () => {
+        const dialog = page.getByRole('dialog')
+        await dialog.getByLabel(t('desk.reason')).fill('')
+        await dialog.locator('button[type=submit]').click()
+        await dialog.getByText(t('desk.reasonNeeded')).waitFor()
+        await dialog.getByLabel(t('desk.reason')).fill('水'.repeat(300))
+        await dialog.locator('button[type=submit]').click()
+        await dialog.getByText(t('desk.reasonLong')).waitFor()
+        await dialog.getByLabel(t('desk.reason')).fill('water\nin the hall')
+        await dialog.locator('button[type=submit]').click()
+        await dialog.waitFor({ state: 'hidden' })
+        // The button may be gone: the focus is where it says what was done.
+        await page.waitForFunction(() => document.activeElement?.classList.contains('said'))
+      }
+      await enter(p, `${event.id}/places`)
+      await page.getByLabel(t('places.seatIds')).fill('A-1 A-2')
+      await p.button(t('places.block')).click()
+      await confirm()
+      const changed = page.getByRole('status').filter({ hasText: 'A-2' })
+      await changed.getByText(t('places.blocked.one', { n: 1 })).waitFor()
+      await changed.getByText(t('places.soBefore.one', { n: 1 })).waitFor()
+      assert.doesNotMatch(await changed.innerText(), /A-1/)
+      await p.accessible()
+      await p.fits()
+
+      await page.evaluate(id => (location.hash = id), event.id)
+      await page.getByText(t('steer.queue')).click()
+      await page.getByLabel(t('steer.message')).fill('One line\nand another')
+      await p.button(t('steer.send')).click()
+      await confirm()
+      assert.equal((await admin(s.demo, 'GET', `/v1/admin/events/${event.id}`)).queue.message, 'One line\nand another')
+    })
+  })
+
+  test(`why an order ended is worded (${lang})`, async () => {
+    const event = await makeEvent(s.demo)
+    await withPeople(s, [{ lang }, { lang, size: phone }], async (buyer, p) => {
+      await buyer.signIn(`/events/${event.id}`)
+      await buyer.openSeats(event)
+      await buyer.hold('A-1')
+      await buyer.toCard()
+      await buyer.payBy(cards.approved)
+      const order = await buyer.orderShows('tickets')
+      await admin(s.demo, 'POST', `/v1/admin/orders/${order}/cancel`, { reason: 'browser test' })
+      await enter(p, `lookup/${order}`)
+      await p.page.getByText(p.t('closed.cancelled_by_staff')).waitFor()
+      await buyer.page.reload()
+      await buyer.orderShows('cancelled')
+      await buyer.accessible()
     })
   })
 

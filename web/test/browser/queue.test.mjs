@@ -19,8 +19,14 @@ for (const lang of ['en', 'zh-Hant']) {
         await page.getByRole('dialog').getByRole('button', { name: own.leave }).click()
       }
       await p.signIn(`/events/${event.id}/queue?lang=${lang}`)
+      // Nothing is kept yet, and nobody asks again but whoever pressed.
+      await p.context.setOffline(true)
+      await p.button(own.join).click()
+      await page.getByText(own.noAnswer).waitFor()
+      await p.context.setOffline(false)
       await p.button(own.join).click()
       await page.getByText(own.ahead).waitFor()
+      await page.getByText(own.noAnswer).waitFor({ state: 'hidden' })
       const before = (await p.call('GET', me)).body
 
       // Nothing was heard, so nothing was left.

@@ -25,8 +25,8 @@ const kept = new Kept('usher.desk', '')
 class Desk {
   key = $state('')
   act = $state.raw<Act | null>(null)
-  // said is what the last move did, for the eyes and for a screen reader.
-  said = $state('')
+  // said is what came of the last move, for the eyes and for a screen reader.
+  said = $state.raw<{ words: string; kind: 'good' | 'warn' }>({ words: '', kind: 'good' })
   // signedOut says why the key counts no more.
   signedOut = $state('')
   // away is when the last answer came, in milliseconds, while none comes; else 0.
@@ -41,6 +41,10 @@ class Desk {
     kept.write(key)
     this.key = key
     this.signedOut = ''
+  }
+
+  say(words: string, kind: 'good' | 'warn' = 'good') {
+    this.said = { words, kind }
   }
 
   leave(why = '') {

@@ -4,7 +4,7 @@ import { call, newKey, problemText, sure, toSignIn, type Answer } from '@lib/api
 import { clock } from '@lib/clock'
 import { money } from '@lib/money'
 import { pageData, type Event, type Hold, type Money, type Schema, type Tier } from '@lib/page'
-import { t } from '@lib/texts'
+import { t, tn } from '@lib/texts'
 import { Chart, type ChartFile } from '../../map/chart'
 import { browserSource, Feed } from '../../map/feed'
 import { FREE, HELD, SOLD } from '../../map/picture'
@@ -307,7 +307,7 @@ export class Shop {
       return
     }
     if (this.count >= this.max) {
-      this.note = t('enough', { n: this.max })
+      this.note = tn('enough', this.max)
       return
     }
     this.picked = [...this.picked, ordinal]
@@ -318,7 +318,7 @@ export class Shop {
     if (this.busy) return
     const others = this.count - (this.counts[tierId] ?? 0)
     this.counts[tierId] = Math.max(0, Math.min(n, this.max - others))
-    this.chosen(n > this.max - others ? t('enough', { n: this.max }) : '')
+    this.chosen(n > this.max - others ? tn('enough', this.max) : '')
   }
 
   clear(): void {
