@@ -75,6 +75,27 @@ test('P16: an answer out of a cache, with an old Date, does not set a countdown 
   })
 })
 
+test('P16: a countdown that ends asks the server, and goes on where more time is left', async () => {
+  const event = await makeEvent(s.demo)
+  await withPeople(s, [{}], async p => {
+    const { page } = p
+    await page.clock.install()
+    await p.signIn(`/events/${event.id}`)
+    await p.openSeats(event)
+    await p.hold('A-1')
+    await p.toCard()
+    await p.payBy(cards.declined)
+    const order = await p.orderShows('declined')
+    const asked = []
+    page.on('request', r => r.url().endsWith(order) && asked.push(r.url()))
+    // The device counts too fast: the time to pay is over, as far as it knows.
+    await page.clock.fastForward(400_000)
+    await page.waitForFunction(() => !/^0:/.test(document.querySelector('.countdown .face').innerText))
+    await agrees(p, `/v1/orders/${order}`)
+    assert.ok(asked.length > 0 && asked.length < 5, `asked ${asked.length} times`)
+  })
+})
+
 test('P16: the end of a hold comes by the server, and the page says so', async () => {
   const event = await makeEvent(s.demo)
   await withPeople(s, [{}], async p => {

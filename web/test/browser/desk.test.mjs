@@ -55,7 +55,7 @@ for (const lang of ['en', 'zh-Hant']) {
         await page.waitForFunction(() => document.activeElement?.classList.contains('said'))
       }
       await enter(p, `${event.id}/places`)
-      await page.getByLabel(t('places.seatIds')).fill('A-1 A-2')
+      await page.locator('#seats').fill('A-1 A-2')
       await p.button(t('places.block')).click()
       await confirm()
       const changed = page.getByRole('status').filter({ hasText: 'A-2' })

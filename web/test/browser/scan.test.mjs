@@ -2,7 +2,7 @@
 // without an answer is asked about until there is one.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { makeEvent } from './lib/demo.mjs'
+import { admin, makeEvent } from './lib/demo.mjs'
 import { cards, phone } from './lib/people.mjs'
 import { stage, withPeople } from './lib/stage.mjs'
 
@@ -73,6 +73,34 @@ for (const lang of ['en', 'zh-Hant']) {
       // The buyer's page tells it.
       await buyer.page.reload()
       await buyer.page.getByText(buyer.like('ticketUsed')).first().waitFor()
+    })
+  })
+
+  test(`a gate that settles later: a reload comes back to the claim, and "not let in" lets nobody in (${lang})`, async () => {
+    const event = await makeEvent(s.demo)
+    const { credential } = await admin(s.demo, 'POST', `/v1/admin/events/${event.id}/devices`, { name: 'Turnstile', settle: 'later', reason: 'browser test' })
+    await withPeople(s, [{ lang }, { lang, size: { width: 844, height: 390 } }], async (buyer, steward) => {
+      const [first, second] = await buy(buyer, event, 'A-1', 'A-2')
+      const { page, t } = steward
+      await enterAt(steward, credential)
+      await scan(steward, first, t('scan.claimed'))
+      await page.reload()
+      await answer(steward, t('scan.claimed'))
+      // All of it is in sight on a phone held sideways.
+      await steward.button(t('scan.letIn')).click({ trial: true })
+      const box = await steward.button(t('scan.notIn')).boundingBox()
+      assert.ok(box.y + box.height <= 390, `the button ends at ${box.y + box.height}`)
+      await steward.accessible()
+      await steward.button(t('scan.notIn')).click()
+      const stopped = await answer(steward, t('scan.refuse'))
+      await stopped.getByText(t('refused.not_let_in')).waitFor()
+      assert.equal(await page.getByRole('heading', { name: t('scan.admit') }).count(), 0)
+      await steward.button(t('scan.next')).click()
+      await scan(steward, second, t('scan.claimed'))
+      await steward.button(t('scan.letIn')).click()
+      await answer(steward, t('scan.admit'))
+      await gone(steward, t('scan.admit'))
+      assert.deepEqual([await page.locator('#admitted').innerText(), await page.locator('#refused').innerText()], ['1', '1'])
     })
   })
 

@@ -72,6 +72,10 @@ export class Gate {
     this.pending.write(rest)
   }
 
+  private closeTransaction(id: string) {
+    this.pending.write(Object.fromEntries(Object.entries(this.pending.read()).filter(([, t]) => t !== id)))
+  }
+
   // claim asks for one code.
   async claim(code: string): Promise<Verdict> {
     const known = this.pending.read()
@@ -82,13 +86,14 @@ export class Gate {
     const r = await this.staff.ask<Redemption>('POST', '/v1/redemptions', { code, transactionId })
     if (r.status === 401) return { kind: 'signedOut' }
     if (undecided(r.status)) return { kind: 'undecided', code, away: r.status === 0 }
-    this.close(code)
     const state = r.body && (r.codeStatus || r.body.status)
+    // Until it is said what was done, a page that is loaded anew asks for the same claim.
+    if (r.body && state === 'processing') return { kind: 'claimed', redemption: r.body }
+    this.close(code)
     if (r.body && state === 'used') {
       this.count('admitted')
       return { kind: 'admitted', redemption: r.body, earlier: r.replayed }
     }
-    if (r.body && state === 'processing') return { kind: 'claimed', redemption: r.body }
     this.count('refused')
     // A claim that is answered again may have been frozen or cancelled since.
     return { kind: 'refused', problem: r.problem ?? { type: '', title: '', status: 409, code: 'code_' + state } }
@@ -97,11 +102,14 @@ export class Gate {
   // confirm says what was done about a claimed code, until the server has it. It
   // returns null when no answer came: say it again.
   async confirm(redemption: Redemption, result: Outcome): Promise<Verdict | null> {
-    const r = await this.staff.ask('POST', `/v1/redemptions/${redemption.redemptionId}/confirm`, { transactionId: redemption.transactionId, result })
+    const r = await this.staff.ask<Schema['Confirmation']>('POST', `/v1/redemptions/${redemption.redemptionId}/confirm`, { transactionId: redemption.transactionId, result })
     if (r.status === 401) return { kind: 'signedOut' }
     if (undecided(r.status)) return null
-    this.count(result === 'admitted' && r.body ? 'admitted' : 'refused')
-    if (r.problem) return { kind: 'refused', problem: r.problem }
-    return { kind: 'admitted', redemption, earlier: false }
+    this.closeTransaction(redemption.transactionId)
+    // What was reported first counts: its answer may have been lost.
+    const used = r.body?.status === 'used'
+    this.count(used ? 'admitted' : 'refused')
+    if (used) return { kind: 'admitted', redemption, earlier: false }
+    return { kind: 'refused', problem: r.problem ?? { type: '', title: '', status: r.status, code: 'not_let_in' } }
   }
 }

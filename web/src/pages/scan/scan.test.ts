@@ -28,6 +28,7 @@ function answers(...list: (Response | 'lost')[]) {
 
 const redemption = { redemptionId: 'red_1', ticketId: 'tkt_1', eventId: 'evt_1', tierId: 'front', transactionId: 't', status: 'used', claimedAt: '', confirmBy: '' }
 const granted = (status = 'used', headers: Record<string, string> = {}) => new Response(JSON.stringify({ ...redemption, status }), { status: 201, headers: { 'Usher-Code-Status': status, ...headers } })
+const confirmed = (status: string) => new Response(JSON.stringify({ redemptionId: 'red_1', status, result: '', settledAt: '' }), { status: 200 })
 const refused = (code: string, status = 409) => new Response(JSON.stringify({ type: '', title: '', status, code }), { status })
 
 describe('a gate', () => {
@@ -75,14 +76,33 @@ describe('a gate', () => {
   })
 
   it('confirms with the transaction of the claim and says it again when no answer came', async () => {
-    const sent = answers(granted('processing'), 'lost', new Response('{}', { status: 200 }))
+    const sent = answers(granted('processing'), 'lost', confirmed('used'))
     const g = gate()
     const v = await g.claim('A')
     if (v.kind !== 'claimed') throw new Error(v.kind)
     expect(await g.confirm(v.redemption, 'admitted')).toBeNull()
+    expect(g.open()).toEqual(['A'])
     expect(await g.confirm(v.redemption, 'admitted')).toMatchObject({ kind: 'admitted' })
     expect(sent.slice(1)).toEqual(Array(2).fill({ transactionId: 't', result: 'admitted' }))
     expect(g.counts()).toEqual({ admitted: 1, refused: 0 })
+  })
+
+  it('a report that nobody was let in lets nobody in, and the first report counts', async () => {
+    const sent = answers(granted('processing'), granted('processing'), confirmed('abnormal'), granted('processing'), confirmed('used'))
+    await gate().claim('A')
+    // A page that is loaded anew meanwhile comes back to the claim.
+    const g = gate()
+    expect(g.current()).toBe('A')
+    const v = await g.claim('A')
+    if (v.kind !== 'claimed') throw new Error(v.kind)
+    expect(sent[1]).toEqual(sent[0])
+    const reported = { ...v.redemption, transactionId: sent[0]!.transactionId }
+    expect(await g.confirm(reported, 'failed')).toMatchObject({ kind: 'refused', problem: { code: 'not_let_in' } })
+    expect(g.open()).toEqual([])
+    const w = await g.claim('B')
+    if (w.kind !== 'claimed') throw new Error(w.kind)
+    expect(await g.confirm(w.redemption, 'failed')).toMatchObject({ kind: 'admitted' })
+    expect(g.counts()).toEqual({ admitted: 1, refused: 1 })
   })
 
   it('ends with its credential', async () => {

@@ -20,7 +20,8 @@ export class Signal {
 
   give(tone: Tone) {
     const { wave, notes, shake } = tones[tone]
-    navigator.vibrate?.(shake)
+    // A browser shakes nothing, and complains, before the first touch.
+    if (navigator.userActivation?.hasBeenActive !== false) navigator.vibrate?.(shake)
     const c = this.context
     if (!c || this.muted || c.state !== 'running') return
     for (const [frequency, start, length] of notes) {
