@@ -277,7 +277,7 @@ func (s *Server) ordersPage(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	views := make([]eventView, 0, len(events))
-	for _, e := range events {
+	for _, e := range soonestFirst(events, time.Now()) {
 		views = append(views, s.eventViewOf(r.Context(), e, s.look(r.Context(), e)))
 	}
 	v.Data["events"] = views
@@ -343,10 +343,27 @@ func (s *Server) eventLines(ctx context.Context, l lang) ([]eventLine, error) {
 		return nil, err
 	}
 	lines := make([]eventLine, 0, len(events))
-	for _, e := range events {
+	for _, e := range soonestFirst(events, time.Now()) {
 		lines = append(lines, s.lineOf(ctx, e, l))
 	}
 	return lines, nil
+}
+
+// soonestFirst returns events in the order in which people look for them: what comes
+// next, then what has begun, the latest first.
+func soonestFirst(events []catalog.Event, now time.Time) []catalog.Event {
+	return slices.SortedStableFunc(slices.Values(events), func(a, b catalog.Event) int {
+		begunA, begunB := !a.StartsAt.After(now), !b.StartsAt.After(now)
+		switch {
+		case begunA != begunB && begunA:
+			return 1
+		case begunA != begunB:
+			return -1
+		case begunA:
+			return b.StartsAt.Compare(a.StartsAt)
+		}
+		return a.StartsAt.Compare(b.StartsAt)
+	})
 }
 
 // eventLine is one event for its pages, and what their scripts need of it.
