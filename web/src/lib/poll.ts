@@ -1,8 +1,10 @@
+import { untrack } from 'svelte'
 import { onWake } from './clock'
 
 // poll looks again and again. The look says how many seconds later the next one
 // is due, or null for the end. A page that is shown again, or is back online, looks at
-// once. It returns how to stop.
+// once. It returns how to stop. What the first look reads is no reason for an effect
+// to begin anew: it would, with every answer, and never wait.
 export function poll(look: () => Promise<number | null>): () => void {
   let timer = 0
   let running = false
@@ -22,6 +24,6 @@ export function poll(look: () => Promise<number | null>): () => void {
     clearTimeout(timer)
     unwake()
   }
-  void run()
+  untrack(() => void run())
   return stop
 }

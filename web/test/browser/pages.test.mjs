@@ -1,5 +1,6 @@
 // Every page, in both languages, on a phone and on a desk, light and dark: axe finds
 // nothing, nothing is wider than the screen, and no page complains.
+import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { makeEvent } from './lib/demo.mjs'
 import { cards, desktop, phone } from './lib/people.mjs'
@@ -95,3 +96,25 @@ for (const look of looks) {
     })
   })
 }
+
+test("an event's page looks now and then, whether answers come or not", async () => {
+  const event = await makeEvent(s.demo)
+  await withPeople(s, [{}, {}], async (p, other) => {
+    p.expected.push(/ERR_INTERNET_DISCONNECTED/)
+    await p.signIn(`/events/${event.id}`)
+    await p.link(p.t('choosePlaces')).waitFor()
+    const asked = []
+    p.page.on('request', r => asked.push(r.url()))
+    // Time for many looks, were nothing waited for.
+    const meanwhile = async () => {
+      for (let i = 0; i < 20; i++) await other.call('GET', `/v1/events/${event.id}`)
+    }
+    await meanwhile()
+    await p.context.setOffline(true)
+    await meanwhile()
+    await p.context.setOffline(false)
+    await meanwhile()
+    // The connection that comes back is a reason: for the event, holds and orders, once.
+    assert.ok(asked.length <= 8, `asked ${asked.length} times: ${[...new Set(asked)].join(', ')}`)
+  })
+})
