@@ -29,6 +29,7 @@ func (c *MoveCapacity) decide(s *state) (answer, error) {
 	case from == nil:
 		return answer{}, usher.Errorf(usher.CodeInvalidRequest, "from: tier %q has no bucket %d", string(c.Tier), c.From)
 	case from.available < c.Quantity:
+		s.short = true
 		return answer{}, usher.Errorf(usher.CodeStateConflict, "bucket %d has %d free places, %d were to be moved", c.From, from.available, c.Quantity)
 	}
 	if to == nil {
@@ -78,6 +79,7 @@ func (c *SetCapacity) decide(s *state) (answer, error) {
 		sum.available, sum.held, sum.sold = sum.available+b.available, sum.held+b.held, sum.sold+b.sold
 	}
 	if c.Capacity < sum.held+sum.sold {
+		s.short = true
 		return answer{}, usher.Errorf(usher.CodeStateConflict, "%s has %d sold and %d held: its capacity cannot be %d", what, sum.sold, sum.held, c.Capacity)
 	}
 	free := make([]int, len(keys))

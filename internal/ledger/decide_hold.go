@@ -218,6 +218,7 @@ func (c *PlaceHold) refused(s *state, a *account) *usher.Error {
 	case a.used(s.now)+c.places() > s.rules.PurchaseLimit:
 		return usher.Errorf(usher.CodeLimitExceeded, "the limit is %d per account", s.rules.PurchaseLimit)
 	case taken != nil || short != nil:
+		s.short = s.short || short != nil
 		e := usher.Errorf(usher.CodeSeatsUnavailable, "not all of these places are available")
 		e.Seats, e.Tiers = taken, short
 		return e

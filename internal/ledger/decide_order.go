@@ -155,10 +155,24 @@ func (s *state) newOperation(o *order, kind usher.OperationKind, provider string
 
 // followUp writes the capture or void that belongs to the order's authorization.
 func (s *state) followUp(o *order, kind usher.OperationKind) {
-	auth := s.operations[o.operation]
+	auth := s.authorization(o)
 	op := s.newOperation(o, kind, auth.Provider, s.now)
 	op.Reference = auth.Reference
 	op.CaptureBefore = auth.CaptureBefore
+}
+
+// authorization returns the order's authorization, or nil where there was nothing to
+// authorize. One that is not in this group ends the group: without it money would be
+// taken for nothing, or never given back.
+func (s *state) authorization(o *order) *operation {
+	if o.operation.IsZero() {
+		return nil
+	}
+	op := s.operations[o.operation]
+	if op == nil {
+		panic("ledger: the authorization of order " + o.ID.String() + " is not in this group")
+	}
+	return op
 }
 
 // find returns the order with its hold and seats, all locked in this group.
@@ -189,7 +203,7 @@ func (c *ConfirmOrder) decide(s *state) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	auth := s.operations[o.operation]
+	auth := s.authorization(o)
 	switch {
 	case o.Status == usher.OrderConfirmed && o.operation == c.Operation:
 		return answer{order: s.orderView(o)}, nil
@@ -260,7 +274,7 @@ func (c *ConfirmOrder) sell(s *state, o *order, h *hold, auth *operation) {
 // be given up. The seats stay pending until the provider has answered.
 func (s *state) closeDoor(o *order, h *hold, reason string) {
 	s.moveOrder(o, usher.OrderVoiding, reason)
-	if s.operations[o.operation] != nil {
+	if s.authorization(o) != nil {
 		s.followUp(o, usher.OperationVoid)
 	}
 	s.publish(o.ID.String(), EntryOrderVoiding, "VoidOrder: "+reason, Payload{Account: o.Account, Hold: h.ID, Order: o.ID})
@@ -310,7 +324,7 @@ func (c *VoidOrder) decide(s *state) (answer, error) {
 		return answer{order: s.orderView(o)}, nil
 	case usher.OrderPaymentPending:
 		s.closeDoor(o, h, c.Reason)
-		if s.operations[o.operation] == nil {
+		if s.authorization(o) == nil {
 			s.finishVoid(o, h)
 		}
 		return answer{order: s.orderView(o)}, nil
@@ -335,7 +349,7 @@ func (c *FinishVoid) decide(s *state) (answer, error) {
 	if o.Status != usher.OrderVoiding && o.Status != usher.OrderCancelled {
 		return answer{}, conflict(o)
 	}
-	auth := s.operations[o.operation]
+	auth := s.authorization(o)
 	if c.Unsent && auth.SentAt != nil {
 		return answer{}, errSent
 	}

@@ -142,7 +142,7 @@ func (s *state) cancel(o *order, h *hold, reason, cause string) {
 			s.settle(op, usher.OperationFailed, "cancelled")
 		}
 	}
-	if s.operations[o.operation] != nil {
+	if s.authorization(o) != nil {
 		s.followUp(o, usher.OperationVoid)
 	}
 	s.publish(o.ID.String(), EntryOrderCancelled, cause, p)

@@ -25,6 +25,9 @@ func (l *Ledger) load(ctx context.Context, tx pgx.Tx, k *keySet, r run) (*state,
 	b.lockRows(k)
 	b.readResults(k)
 	b.readUsage(k)
+	if tiers := counted(r.items); len(tiers) > 0 {
+		b.readMoreDue(k, tiers)
+	}
 	b.Queue(sqlReadLedger, r.event).QueryRow(s.scanLedger)
 	if err := tx.SendBatch(ctx, &b.Batch).Close(); err != nil {
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -75,7 +78,11 @@ func (b *loadBatch) lock(sql string, args ...any) *pgx.QueuedQuery {
 
 func (b *loadBatch) lockRows(k *keySet) {
 	if ids := sortedIDs(k.accounts); len(ids) > 0 {
-		b.Queue(sqlEnsureUsage, b.s.event, ids)
+		// An account that another transaction adds is no row that could be skipped.
+		b.Queue(sqlEnsureUsage, b.s.event, ids).Fn = func(br pgx.BatchResults) error {
+			_, err := br.Exec()
+			return inTurn(err)
+		}
 		b.lock(sqlLockUsage, b.s.event, ids).Query(b.s.scanAccounts)
 	}
 	if len(k.seats) > 0 {
@@ -95,6 +102,9 @@ func (b *loadBatch) lockRows(k *keySet) {
 		}
 		b.lock(sqlLockOrders, ids).Query(b.s.scanOrders)
 		b.lock(sqlLockOperations, ids).Query(b.s.scanOperations)
+		if b.skipLocked {
+			b.Queue(sqlReadPayments, ids).Query(b.s.forgetSkipped)
+		}
 		b.Queue(sqlReadLines, ids).Query(b.s.scanLines)
 	}
 }
@@ -129,6 +139,14 @@ func (b *loadBatch) readUsage(k *keySet) {
 	if k.pending {
 		b.readPending()
 	}
+}
+
+// readMoreDue asks, under the locks, whether holds of the tiers are due that trip 0
+// did not find: they lapsed while the locks were waited for.
+func (b *loadBatch) readMoreDue(k *keySet, tiers []usher.TierID) {
+	// Not nil, which is NULL: nothing differs from all of NULL.
+	known := append([]usher.HoldID{}, sortedIDs(k.holds)...)
+	b.Queue(sqlMoreDue, b.s.event, tiers, known).QueryRow(func(row pgx.Row) error { return row.Scan(&b.s.moreDue) })
 }
 
 func (b *loadBatch) readPending() {
@@ -254,6 +272,24 @@ func scanOrder(row pgx.Row) (*order, error) {
 	}
 	o.operation, o.CloseReason = deref(op), deref(reason)
 	return o, nil
+}
+
+// forgetSkipped takes the holds out of this group whose order or payment operation
+// was skipped: an order that is not seen looks like none, and an operation that is
+// not seen like money that nobody was asked for.
+func (s *state) forgetSkipped(rows pgx.Rows) error {
+	var h usher.HoldID
+	var o usher.OrderID
+	var op *usher.OperationID
+	_, err := pgx.ForEachRow(rows, []any{&h, &o, &op}, func() error {
+		if s.orders[o] == nil || op != nil && s.operations[*op] == nil {
+			delete(s.holds, h)
+			delete(s.ordersBy, h)
+			delete(s.orders, o)
+		}
+		return nil
+	})
+	return err
 }
 
 func (s *state) scanOperations(rows pgx.Rows) error {

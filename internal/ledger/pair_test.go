@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"testing"
@@ -220,6 +221,30 @@ func TestLapsesWhileLocksAreWaitedFor(t *testing.T) {
 	release()
 	if err := <-done; err != nil {
 		t.Errorf("the only hold was over before the decision: %v", err)
+	}
+	// What is not due is not looked for a second time.
+	if _, err := h.field(h.Ledger, usher.NewAccountID(), "k", lawn(3)); usher.CodeOf(err) != usher.CodeSeatsUnavailable {
+		t.Errorf("two of four are held: %v", err)
+	}
+}
+
+// A transaction that adds an account and has not ended is waited for in line: the
+// commands beside it are not turned away.
+func TestAccountBeingAddedIsWaitedFor(t *testing.T) {
+	h := newHall(t, 4, nil)
+	metrics := prometheus.NewRegistry()
+	l := ledger.New(h.homes, ledger.WithLog(slog.New(slog.DiscardHandler)), ledger.WithMetrics(metrics))
+	a := usher.NewAccountID()
+	release := h.keep(fmt.Sprintf(`INSERT INTO account_usage (event_id, account_id) VALUES (%d, '%x')`, testEvent, a[:]))
+	done := make(chan error, 1)
+	go func() {
+		_, err := l.PlaceHold(context.Background(), ledger.PlaceHold{Event: testEvent, Account: a, Seats: seatIDs(0), Key: "k"})
+		done <- err
+	}()
+	pgtest.Until(t, "two turns passed", func() bool { return reruns(t, metrics, "turn") == 2 })
+	release()
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }
 

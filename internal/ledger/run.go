@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"maps"
 	"slices"
 	"time"
 
@@ -30,10 +31,8 @@ const (
 	// pairConns is the smallest pool of a shard in which an event may have two groups.
 	pairConns = 4
 	// A group frees up to dueMax due holds, or fewer the longer it is, down to dueMin.
-	dueMax = 256
-	dueMin = 32
-	// longWait is a wait for locks in which a lapsed hold would have been freed.
-	longWait       = slotLength
+	dueMax         = 256
+	dueMin         = 32
 	retryBusy      = time.Second
 	groupTimeout   = 20 * time.Second
 	unknownCap     = 30 * time.Second
@@ -73,8 +72,6 @@ type run struct {
 	frees bool
 	// skipLocked leaves out rows that somebody else keeps locked.
 	skipLocked bool
-	// again says that an earlier run was given up for errWaited.
-	again bool
 }
 
 // settle takes one group of an event through its trips until every command
@@ -108,9 +105,8 @@ func (l *Ledger) runUntilSettled(ctx context.Context, r run) {
 		switch {
 		case err == nil:
 			return
-		case errors.Is(err, errMoreDue):
-		case errors.Is(err, errWaited):
-			r.again = true
+		case errors.Is(err, errMoreDue) && ctx.Err() == nil:
+			l.metrics.reruns.WithLabelValues("more_due").Inc()
 		case errors.Is(err, errStale) && stale < staleRunsMax:
 			stale++
 			l.metrics.reruns.WithLabelValues("stale").Inc()
@@ -169,29 +165,32 @@ func finishAll(items []*item, err error) {
 var errStale = errors.New("epoch or rules changed")
 
 // errMoreDue says that this run decided nothing: more may be due than it freed, and
-// a count of what is available would be too low.
+// a count of what is available was or would be too low.
 var errMoreDue = errors.New("more holds are due")
-
-// errWaited says that this run decided nothing: it waited so long for its locks that
-// holds may have fallen due meanwhile, and refused what counts what is available.
-var errWaited = errors.New("waited for locks before it counted")
 
 // errTurn says that the ledger row stayed locked: another group of the event waits
 // for its COMMIT. There is nothing to skip, so this one waits in line.
 var errTurn = errors.New("another group commits")
 
-// counts reports whether a command's decision rests on how much is available.
-func counts(items []*item) bool {
-	return slices.ContainsFunc(items, func(it *item) bool {
+// counted returns the tiers of which a decision rests on how much is available.
+func counted(items []*item) []usher.TierID {
+	tiers := map[usher.TierID]bool{}
+	for _, it := range items {
 		switch c := it.Cmd.(type) {
 		case *PlaceHold:
-			return len(c.Items) > 0
-		case *SetCapacity, *MoveCapacity:
-			return true
+			for _, i := range c.Items {
+				tiers[i.Tier] = true
+			}
+		case *SetCapacity:
+			tiers[c.Tier] = true
+		case *MoveCapacity:
+			tiers[c.Tier] = true
 		}
-		return false
-	})
+	}
+	return slices.Sorted(maps.Keys(tiers))
 }
+
+func counts(items []*item) bool { return len(counted(items)) > 0 }
 
 // claims names what a hold is going to lock, account and seats, for the group that
 // may run beside its own. Only a hold of seats may be in a second group: what counts,
@@ -239,8 +238,7 @@ func (l *Ledger) runOnce(ctx context.Context, r run) error {
 	}
 	locking := time.Now()
 	s, err := l.load(ctx, tx, keys, r)
-	waited := time.Since(locking)
-	l.metrics.lockSeconds.Observe(waited.Seconds())
+	l.metrics.lockSeconds.Observe(time.Since(locking).Seconds())
 	if err != nil {
 		return err
 	}
@@ -259,8 +257,8 @@ func (l *Ledger) runOnce(ctx context.Context, r run) error {
 		answers[i], errs[i] = it.Cmd.decide(s)
 		answers[i].freed = freed
 	}
-	if !r.again && waited > longWait && counts(r.items) && errors.Join(errs...) != nil {
-		return errWaited
+	if s.short && s.moreDue {
+		return errMoreDue
 	}
 	if err := l.finish(ctx, tx, s, nil); err != nil {
 		return err

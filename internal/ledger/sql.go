@@ -91,6 +91,13 @@ CROSS JOIN LATERAL (
     FROM orders WHERE hold_id = k.id
     OFFSET 0 FOR NO KEY UPDATE) o`
 
+	// What a run that skips locked rows may have skipped, read without locks.
+	sqlReadPayments = `
+SELECT o.hold_id, o.order_id, p.operation_id
+FROM unnest($1::uuid[]) k(id)
+CROSS JOIN LATERAL (SELECT order_id, hold_id FROM orders WHERE hold_id = k.id OFFSET 0) o
+LEFT JOIN LATERAL (SELECT operation_id FROM payment_operation WHERE order_id = o.order_id OFFSET 0) p ON true`
+
 	// The orders are locked by now and order_id never changes, so the join is safe.
 	sqlLockOperations = `
 SELECT p.operation_id, p.order_id, p.kind, p.status, p.provider, p.provider_reference, p.method_token, p.amount_minor,
@@ -154,6 +161,12 @@ CROSS JOIN LATERAL (
     WHERE event_id = $1 AND account_id = k.id AND ended_at IS NULL OFFSET 0) s`
 
 	sqlReadPending = `SELECT count(*) FROM hold WHERE event_id = $1 AND status = 'payment_pending'`
+
+	sqlMoreDue = `
+SELECT EXISTS (
+    SELECT FROM hold
+    WHERE event_id = $1 AND status = 'held' AND expires_at <= (SELECT clock_timestamp())
+        AND standing_ids && $2::text[] AND hold_id <> ALL ($3::uuid[]))`
 
 	sqlLockLedger = `SELECT 1 FROM event_ledger WHERE event_id = $1 FOR NO KEY UPDATE`
 

@@ -35,6 +35,9 @@ type state struct {
 	// partial says that rows locked by others were skipped: what is missing here
 	// may exist, so a command that misses a row is answered busy.
 	partial bool
+	// moreDue says that holds of the tiers that are counted here have fallen due since
+	// trip 0 looked, short that a command was refused because of such a count.
+	moreDue, short bool
 
 	entries []*Entry
 	// cancelled orders have their codes voided in the same commit.
