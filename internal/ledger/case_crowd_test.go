@@ -106,6 +106,8 @@ func TestStaffMeetsConfirm(t *testing.T) {
 			t.Errorf("seat %d: cancel %v, capture %v", i, cancelled, captured)
 		}
 		h.wantSeat(seatID(i), usher.SeatAvailable, usher.HoldID{})
+		// Whoever won, the money has one way back.
+		h.operation(o.ID, usher.OperationVoid)
 	}
 }
 

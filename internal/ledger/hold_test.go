@@ -163,8 +163,21 @@ func TestIdempotencyKeys(t *testing.T) {
 	}
 	_, err := h.place(a, "K", seatIDs(2)...)
 	wantCode(t, err, usher.CodeIdempotencyKeyReused)
-	if other := h.mustPlace(b, "K", seatIDs(2)...); other.Replayed || other.Account != b {
+	// P42: the same key, with the same body and with another, is another account's own.
+	_, err = h.place(b, "K", seatIDs(0, 1)...)
+	if e := wantCode(t, err, usher.CodeSeatsUnavailable); e.Replayed {
+		t.Errorf("another account was answered with what is remembered of the first: %+v", e)
+	}
+	c := usher.NewAccountID()
+	other := h.mustPlace(c, "K", seatIDs(2)...)
+	if other.Replayed || other.Account != c {
 		t.Errorf("another account's key: %+v", other)
+	}
+	if paid := h.mustBegin(other, "K"); paid.Hold != other.ID || paid.Account != c {
+		t.Errorf("another account's checkout: %+v", paid)
+	}
+	if mine := h.mustPlace(a, "K", seatIDs(0, 1)...); !mine.Replayed || mine.ID != first.ID {
+		t.Errorf("the first account's key afterwards: %+v", mine)
 	}
 	// A key of one operation does not answer for another.
 	o := h.mustBegin(first, "K")
@@ -209,6 +222,10 @@ func TestSameKeyAtOnce(t *testing.T) {
 	wg.Wait()
 	if n := len(slices.Compact(ids)); n != 1 {
 		t.Errorf("%d different holds", n)
+	}
+	var rows int
+	if h.scan(`SELECT count(*) FROM hold`, &rows); rows != 1 {
+		t.Errorf("%d rows of holds", rows)
 	}
 }
 

@@ -210,7 +210,10 @@ func TestCapacity(t *testing.T) {
 		return h.SetCapacity(t.Context(), ledger.SetCapacity{Event: fieldEvent, Tier: "lawn", Bucket: 1, Capacity: n, By: staff})
 	}
 	for _, n := range []int{16, 45, 48} {
-		wantCode(t, set(n), usher.CodeStateConflict)
+		e := wantCode(t, set(n), usher.CodeStateConflict)
+		if !strings.Contains(e.Message, "44 sold and 5 held") || !strings.Contains(e.Message, fmt.Sprint(n)) {
+			t.Errorf("to %d: %q does not say why", n, e.Message)
+		}
 	}
 	if err := set(49); err != nil {
 		t.Fatal(err)

@@ -64,8 +64,9 @@ func IsData(err error) bool {
 }
 
 // Unavailable turns an error that means "the database is not there, or not
-// writable, or too slow now, or this process stops" into a CodeUnavailable that
-// wraps it; every other error is returned as it is.
+// writable, or too slow now, or aborted it for others' sake every time, or this
+// process stops" into a CodeUnavailable that wraps it; every other error is returned
+// as it is.
 func Unavailable(err error) error {
 	if err == nil {
 		return nil
@@ -87,7 +88,7 @@ func isUnavailable(err error) bool {
 		return true
 	}
 	switch s := State(err); {
-	case s == stateReadOnly, s == stateQueryCanceled, s == stateLockTimeout, isOutdated(err):
+	case s == stateReadOnly, s == stateQueryCanceled, s == stateLockTimeout, IsRetryable(err):
 		return true
 	case len(s) == 5 && (s[:2] == "08" || s[:2] == "53" || s[:2] == "57"):
 		return true

@@ -77,6 +77,15 @@ func TestInTx(t *testing.T) {
 		if err != nil || runs != 3 {
 			t.Errorf("%s: %v after %d runs", state, err, runs)
 		}
+		runs = 0
+		err = pg.InTx(t.Context(), p, func(tx pgx.Tx) error {
+			runs++
+			_, err := tx.Exec(t.Context(), `DO $$ BEGIN RAISE EXCEPTION 'injected' USING ERRCODE = '`+state+`'; END $$`)
+			return err
+		})
+		if e := (*usher.Error)(nil); !errors.As(err, &e) || e.Code != usher.CodeUnavailable || e.RetryAfter == 0 || runs != 4 {
+			t.Errorf("%s every time: %v after %d runs", state, err, runs)
+		}
 	}
 	defer fault.Arm("pg.after_commit", 1, fault.Fail)()
 	err = pg.InTx(t.Context(), p, func(tx pgx.Tx) error {
