@@ -1,1 +1,1 @@
-import{At as e,L as t,b as n,jt as r}from"./shared.js";import{t as i}from"./Mine.js";function a(n,a){r(a,!0);let o=t();i(n,{get events(){return o.events}}),e()}n(a);
+import{L as e,Mt as t,b as n,jt as r}from"./shared.js";import{t as i}from"./Mine.js";function a(n,a){t(a,!0);let o=e();i(n,{get events(){return o.events}}),r()}n(a);

@@ -127,3 +127,20 @@ for (const [name, size] of [['a phone held sideways', { width: 844, height: 390 
     })
   })
 }
+
+test('the list begins where seats are free, and letters of twice the size fit a phone', async () => {
+  const event = await makeEvent(s.demo, { standing: 20, section: i => (i < 6 ? 'Front' : 'Rear') })
+  await admin(s.demo, 'POST', `/v1/admin/events/${event.id}/seats/block`, { seatIds: rowsOf(1), reason: 'browser test' })
+  await withPeople(s, [{ size: phone }], async p => {
+    await p.signIn(`/events/${event.id}`)
+    await p.openSeats(event)
+    await p.seat('B-1').click()
+    // What is shown is chosen by the reader from now on.
+    await p.page.locator('#section').selectOption({ index: 0 })
+    await p.seat('A-1').waitFor()
+    await p.page.evaluate(() => (document.documentElement.style.fontSize = '200%'))
+    await p.fits()
+    await p.button(p.t('asMap')).click()
+    await p.fits()
+  })
+})

@@ -51,6 +51,28 @@ for (const lang of ['en', 'zh-Hant']) {
       await page.getByText(own.left).waitFor()
       await page.getByText(own.leaving).waitFor({ state: 'hidden' })
       await p.button(own.rejoin).waitFor()
+      // The button that was pressed is gone: what it did is where the keyboard goes on.
+      assert.equal(await page.evaluate(() => document.activeElement?.id), 'place')
     })
   })
 }
+
+test('a long wait is told in hours, and a reload does not set the bar back', async () => {
+  const event = await makeEvent(s.demo, { queue: true, rate: 0.001 })
+  await withPeople(s, [{ size: phone }], async p => {
+    const { page, own } = p
+    let ahead = 7199
+    await page.route('**/queue/now', async r => {
+      const answer = await r.fetch()
+      const me = (await p.call('GET', `/v1/events/${event.id}/queue/me`)).body
+      await r.fulfill({ response: answer, json: { ...(await answer.json()), ...(me.number != null && { serving: me.number - ahead, admitting: true, rate: 1 }) } })
+    })
+    await p.signIn(`/events/${event.id}/queue`)
+    await p.button(own.join).click()
+    await page.getByText(`2 ${own.hours} 0 ${own.minutes}`).waitFor()
+    ahead = 3599
+    await page.reload()
+    await page.getByText(`60 ${own.minutes}`).waitFor()
+    assert.equal(await page.locator('#bar').evaluate(bar => bar.value), 1 - 3599 / 7200)
+  })
+})

@@ -148,3 +148,36 @@ for (const lang of ['en', 'zh-Hant']) {
     })
   })
 }
+
+test('a camera that ends by itself, and one whose reader did not load, are told and let go', async () => {
+  const event = await makeEvent(s.demo)
+  await withPeople(s, [{ size: phone }], async p => {
+    const { page, t } = p
+    p.expected.push(/ERR_FAILED|wasm|ArrayBuffer instantiation/)
+    await page.addInitScript(() => {
+      const canvas = document.createElement('canvas')
+      const pen = canvas.getContext('2d')
+      // Without a new frame a stream never plays.
+      setInterval(() => pen.fillRect(0, 0, 9, 9), 50)
+      window.streams = []
+      navigator.mediaDevices.getUserMedia = async () => {
+        const stream = canvas.captureStream(5)
+        window.streams.push(stream)
+        return stream
+      }
+    })
+    await enterAt(p, event.gate)
+    await page.route(/\.wasm/, r => r.abort())
+    await p.button(t('camera.start')).click()
+    await page.getByText(t('camera.unread')).waitFor()
+    assert.deepEqual(await page.evaluate(() => window.streams.map(x => x.active)), [false])
+    await page.unroute(/\.wasm/)
+    await page.reload()
+    await p.button(t('camera.start')).click()
+    await p.button(t('camera.stop')).waitFor()
+    await page.evaluate(() => window.streams[0].getVideoTracks()[0].dispatchEvent(new Event('ended')))
+    await page.getByText(t('camera.busy')).waitFor()
+    await p.button(t('camera.start')).waitFor()
+    assert.deepEqual(await page.evaluate(() => window.streams.map(x => x.active)), [false])
+  })
+})

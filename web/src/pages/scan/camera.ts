@@ -1,8 +1,8 @@
 import { sleep } from '@lib/api'
-import type { Decode } from './decoder'
+import { decoder, type Decode } from './decoder'
 
 // Why there is no picture.
-export type CameraTrouble = 'insecure' | 'denied' | 'none' | 'busy'
+export type CameraTrouble = 'insecure' | 'denied' | 'none' | 'busy' | 'unread'
 
 // side is the width of the square that is decoded, in pixels: a code that fills a
 // third of it is read, and a phone keeps up.
@@ -36,6 +36,8 @@ export function troubleOf(e: unknown): CameraTrouble {
     case 'NotAllowedError':
     case 'SecurityError':
       return 'denied'
+    case 'LoadError':
+      return 'unread'
     case 'NotReadableError':
     case 'AbortError':
       return 'busy'
@@ -49,23 +51,23 @@ export class Camera {
   private running = false
   private readonly canvas = document.createElement('canvas')
 
-  constructor(private readonly video: HTMLVideoElement, private readonly decode: Decode, private readonly scanned: (code: string) => void) {
+  // lost is called when the picture ends by itself.
+  constructor(private readonly video: HTMLVideoElement, private readonly scanned: (code: string) => void, private readonly lost: () => void) {
     this.canvas.width = this.canvas.height = side
   }
 
-  static async open(): Promise<MediaStream> {
-    return navigator.mediaDevices.getUserMedia({
+  // start fails where there is no picture; stop frees the camera then, too.
+  async start() {
+    this.stream = await navigator.mediaDevices.getUserMedia({
       audio: false,
       video: { facingMode: { ideal: 'environment' }, width: { ideal: 1280 }, height: { ideal: 720 } }
     })
-  }
-
-  async start(stream: MediaStream) {
-    this.stream = stream
-    this.video.srcObject = stream
+    for (const track of this.stream.getVideoTracks()) track.addEventListener('ended', this.lost)
+    const decode = await decoder().catch(() => Promise.reject(Object.assign(new Error(), { name: 'LoadError' })))
+    this.video.srcObject = this.stream
     await this.video.play()
     this.running = true
-    void this.look()
+    void this.look(decode)
   }
 
   stop() {
@@ -85,7 +87,7 @@ export class Camera {
     await this.stream?.getVideoTracks()[0]?.applyConstraints({ advanced: [{ torch: on } as MediaTrackConstraintSet] })
   }
 
-  private async look() {
+  private async look(decode: Decode) {
     const seen = new Seen()
     const pen = this.canvas.getContext('2d', { willReadFrequently: true })
     while (this.running) {
@@ -94,7 +96,7 @@ export class Camera {
         // The middle of the picture is what the frame on the screen shows.
         const cut = Math.min(w, h)
         pen.drawImage(this.video, (w - cut) / 2, (h - cut) / 2, cut, cut, 0, 0, side, side)
-        const code = await this.decode(this.canvas).catch(() => null)
+        const code = await decode(this.canvas).catch(() => null)
         if (this.running && seen.fresh(code, performance.now())) this.scanned(code as string)
       }
       await sleep(pause)

@@ -63,7 +63,7 @@ export const rowsOf = n => Array.from({ length: 6 * n }, (_, i) => `${rowOf(i)}-
  * makeEvent publishes an event of its own for a test, so that tests do not meet: two
  * rows of six seats unless others are named, and standing places where they are asked for.
  */
-export async function makeEvent(demo, { name = 'A small evening', venue = 'Back room', queue = false, standing = 0, seats, rate, tierName = 'Floor' } = {}) {
+export async function makeEvent(demo, { name = 'A small evening', venue = 'Back room', queue = false, standing = 0, seats, rate, tierName = 'Floor', section = () => 'Stalls' } = {}) {
   const slug = `browser-${process.pid}-${++made}`
   const draft = await admin(demo, 'POST', '/v1/admin/events', {
     slug, name, venue, startsAt: '2030-03-01 20:00', timeZone: 'Asia/Taipei', opensAt: '2020-01-01 00:00', queueOpensAt: '2020-01-01 00:00', currency: 'TWD',
@@ -73,7 +73,7 @@ export async function makeEvent(demo, { name = 'A small evening', venue = 'Back 
   const prices = {}
   const ids = seats ?? rowsOf(2)
   if (ids.length) {
-    const rows = ids.map((seat, i) => `${seat},Stalls,${rowOf(i)},${(i % 6) + 1},stalls,${(i % 6) * 10},${Math.floor(i / 6) * 12}`)
+    const rows = ids.map((seat, i) => `${seat},${section(i)},${rowOf(i)},${(i % 6) + 1},stalls,${(i % 6) * 10},${Math.floor(i / 6) * 12}`)
     await admin(demo, 'PUT', `/v1/admin/events/${id}/chart?name=chart.csv`, ['seat_id,section,row,number,tier,x,y', ...rows, ''].join('\n'), 'text/csv')
     prices.stalls = 120_000
   }
