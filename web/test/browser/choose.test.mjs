@@ -142,5 +142,10 @@ test('the list begins where seats are free, and letters of twice the size fit a 
     await p.fits()
     await p.button(p.t('asMap')).click()
     await p.fits()
+    // Colours that a reader forces do not hide what is chosen, nor which price is which.
+    await p.page.emulateMedia({ forcedColors: 'active' })
+    const ground = at => p.page.locator(at).evaluate(x => getComputedStyle(x).backgroundColor)
+    assert.notEqual(await ground('#viewMap'), await ground('#viewList'))
+    assert.notEqual(await ground('.tiers .swatch'), await ground('.tiers button'))
   })
 })
