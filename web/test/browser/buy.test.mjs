@@ -62,10 +62,7 @@ test('signing in at the queue: a mistyped address, then a second code', async ()
 test('declined, then another card: one order, one charge', async () => {
   const event = await makeEvent(s.demo)
   await withPeople(s, [{ size: desktop }], async p => {
-    await p.signIn(`/events/${event.id}`)
-    await p.openSeats(event)
-    await p.hold('A-1')
-    await p.toCard()
+    await p.takeToCard(event, 'A-1')
     await p.payBy(cards.declined)
     const first = await p.orderShows('declined')
     await p.accessible()
@@ -81,10 +78,7 @@ for (const lang of ['en', 'zh-Hant']) {
   test(`the bank asks (${lang})`, async () => {
     const event = await makeEvent(s.demo)
     await withPeople(s, [{ lang, size: phone }], async p => {
-      await p.signIn(`/events/${event.id}`)
-      await p.openSeats(event)
-      await p.hold('B-1')
-      await p.toCard()
+      await p.takeToCard(event, 'B-1')
       await p.payBy(cards.challenge)
       await p.button(p.own.approve).click()
       await p.orderShows('tickets')
@@ -96,10 +90,7 @@ for (const lang of ['en', 'zh-Hant']) {
 test('whoever refuses at the bank has paid nothing and may try again', async () => {
   const event = await makeEvent(s.demo)
   await withPeople(s, [{}], async p => {
-    await p.signIn(`/events/${event.id}`)
-    await p.openSeats(event)
-    await p.hold('B-1')
-    await p.toCard()
+    await p.takeToCard(event, 'B-1')
     await p.payBy(cards.challenge)
     await p.button(p.own.refuse).click()
     await p.orderShows('declined')

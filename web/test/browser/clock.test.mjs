@@ -80,10 +80,7 @@ test('P16: a countdown that ends asks the server, and goes on where more time is
   await withPeople(s, [{}], async p => {
     const { page } = p
     await page.clock.install()
-    await p.signIn(`/events/${event.id}`)
-    await p.openSeats(event)
-    await p.hold('A-1')
-    await p.toCard()
+    await p.takeToCard(event, 'A-1')
     await p.payBy(cards.declined)
     const order = await p.orderShows('declined')
     const asked = []

@@ -77,10 +77,7 @@ for (const lang of ['en', 'zh-Hant']) {
   test(`why an order ended is worded (${lang})`, async () => {
     const event = await makeEvent(s.demo)
     await withPeople(s, [{ lang }, { lang, size: phone }], async (buyer, p) => {
-      await buyer.signIn(`/events/${event.id}`)
-      await buyer.openSeats(event)
-      await buyer.hold('A-1')
-      await buyer.toCard()
+      await buyer.takeToCard(event, 'A-1')
       await buyer.payBy(cards.approved)
       const order = await buyer.orderShows('tickets')
       await admin(s.demo, 'POST', `/v1/admin/orders/${order}/cancel`, { reason: 'browser test' })

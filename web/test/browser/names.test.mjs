@@ -79,10 +79,7 @@ test('P91: seats whose ids are numbers beyond what a number holds', async () => 
   const seats = ['9007199254740992', '9007199254740993', '9007199254740994', '9007199254740995']
   const event = await makeEvent(s.demo, { seats })
   await withPeople(s, [{}], async p => {
-    await p.signIn(`/events/${event.id}`)
-    await p.openSeats(event)
-    await p.hold(seats[1], seats[3])
-    await p.toCard()
+    await p.takeToCard(event, seats[1], seats[3])
     await p.payBy(cards.approved)
     const order = await p.orderShows('tickets')
     const { tickets } = (await p.call('GET', `/v1/orders/${order}/tickets`)).body

@@ -10,10 +10,7 @@ const s = stage()
 
 /** onCard brings a new person with a hold to the card page, the card filled in. */
 async function onCard(p, event) {
-  await p.signIn(`/events/${event.id}`)
-  await p.openSeats(event)
-  await p.hold('A-1')
-  await p.toCard()
+  await p.takeToCard(event, 'A-1')
   await p.fillCard(cards.approved)
 }
 

@@ -10,10 +10,7 @@ const s = stage()
 
 /** buy buys seats and returns the codes of their tickets. */
 async function buy(buyer, event, ...seats) {
-  await buyer.signIn(`/events/${event.id}`)
-  await buyer.openSeats(event)
-  await buyer.hold(...seats)
-  await buyer.toCard()
+  await buyer.takeToCard(event, ...seats)
   await buyer.payBy(cards.approved)
   const order = await buyer.orderShows('tickets')
   return (await buyer.call('GET', `/v1/orders/${order}/tickets`)).body.tickets.map(k => k.code)

@@ -128,6 +128,14 @@ export class Person {
     await this.page.getByLabel(this.own.number).waitFor()
   }
 
+  /** takeToCard signs in, holds places of an event without a queue and goes to the card page. */
+  async takeToCard(event, ...ids) {
+    await this.signIn(`/events/${event.id}`)
+    await this.openSeats(event)
+    await this.hold(...ids)
+    await this.toCard()
+  }
+
   async fillCard(number) {
     await this.page.getByLabel(this.own.number).fill(number)
     await this.page.getByLabel(this.own.expiry).fill('12/34')
