@@ -25,8 +25,8 @@ func (l *Ledger) load(ctx context.Context, tx pgx.Tx, k *keySet, r run) (*state,
 	b.lockRows(k)
 	b.readResults(k)
 	b.readUsage(k)
-	if tiers := counted(r.items); len(tiers) > 0 {
-		b.readMoreDue(k, tiers)
+	if len(r.counted) > 0 {
+		b.readMoreDue(k, r.counted)
 	}
 	b.Queue(sqlReadLedger, r.event).QueryRow(s.scanLedger)
 	if err := tx.SendBatch(ctx, &b.Batch).Close(); err != nil {

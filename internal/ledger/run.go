@@ -70,6 +70,8 @@ type run struct {
 	items []*item
 	// frees has the group free due holds before it decides.
 	frees bool
+	// counted are the tiers of which a decision rests on how much is available.
+	counted []usher.TierID
 	// skipLocked leaves out rows that somebody else keeps locked.
 	skipLocked bool
 }
@@ -105,7 +107,7 @@ func (l *Ledger) runUntilSettled(ctx context.Context, r run) {
 		switch {
 		case err == nil:
 			return
-		case errors.Is(err, errMoreDue) && ctx.Err() == nil:
+		case errors.Is(err, errMoreDue):
 			l.metrics.reruns.WithLabelValues("more_due").Inc()
 		case errors.Is(err, errStale) && stale < staleRunsMax:
 			stale++
@@ -168,11 +170,12 @@ var errStale = errors.New("epoch or rules changed")
 // a count of what is available was or would be too low.
 var errMoreDue = errors.New("more holds are due")
 
-// errTurn says that the ledger row stayed locked: another group of the event waits
-// for its COMMIT. There is nothing to skip, so this one waits in line.
+// errTurn says that another transaction stands between this one and its COMMIT: it
+// keeps the ledger row, or adds the same account. Neither can be skipped, so this one
+// waits in line.
 var errTurn = errors.New("another group commits")
 
-// counted returns the tiers of which a decision rests on how much is available.
+// counted returns the tiers whose places are counted for one of the commands.
 func counted(items []*item) []usher.TierID {
 	tiers := map[usher.TierID]bool{}
 	for _, it := range items {
@@ -189,8 +192,6 @@ func counted(items []*item) []usher.TierID {
 	}
 	return slices.Sorted(maps.Keys(tiers))
 }
-
-func counts(items []*item) bool { return len(counted(items)) > 0 }
 
 // claims names what a hold is going to lock, account and seats, for the group that
 // may run beside its own. Only a hold of seats may be in a second group: what counts,
@@ -215,11 +216,11 @@ var claimSeed = maphash.MakeSeed()
 // once one is two seconds late (sqlDueHolds). A lapsed seat sells by its deadline
 // alone, so many buyers do not wait for what can be done later; all is freed
 // before a count of what is left.
-func dueFor(items []*item) (n, late int) {
-	if counts(items) {
+func (r run) dueFor() (n, late int) {
+	if len(r.counted) > 0 {
 		return dueMax, dueMax
 	}
-	return max(dueMin, dueMax-len(items)), dueMax
+	return max(dueMin, dueMax-len(r.items)), dueMax
 }
 
 // runOnce is one transaction. Nothing is durable before Commit returns; answers
@@ -232,6 +233,7 @@ func (l *Ledger) runOnce(ctx context.Context, r run) error {
 		return fmt.Errorf("begin: %w", err)
 	}
 	defer pg.Rollback(ctx, tx)
+	r.counted = counted(r.items)
 	keys, err := readKeys(ctx, tx, r)
 	if err != nil {
 		return err
@@ -248,7 +250,7 @@ func (l *Ledger) runOnce(ctx context.Context, r run) error {
 	freed, left := s.expireDue(keys.due)
 	l.metrics.expired.Add(float64(freed))
 	// As many as a group frees were due, whoever has freed them by now.
-	if counts(r.items) && len(keys.due) == dueMax && left < dueMax {
+	if len(r.counted) > 0 && len(keys.due) == dueMax && left < dueMax {
 		return l.finish(ctx, tx, s, errMoreDue)
 	}
 	answers := make([]answer, len(r.items))
@@ -319,7 +321,7 @@ func readKeys(ctx context.Context, tx pgx.Tx, run run) (*keySet, error) {
 	r := &resolved{holds: map[usher.HoldID]resolvedHold{}, orders: map[usher.OrderID]usher.HoldID{}}
 	b := &pgx.Batch{}
 	if run.frees {
-		n, late := dueFor(run.items)
+		n, late := run.dueFor()
 		b.Queue(sqlDueHolds, run.event, n, late).Query(func(rows pgx.Rows) error {
 			return eachHold(rows, nil, func(h resolvedHold) {
 				k.due = append(k.due, h.id)

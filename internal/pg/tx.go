@@ -67,8 +67,9 @@ func Rollback(ctx context.Context, tx pgx.Tx) {
 
 // InTx runs fn in one READ COMMITTED transaction and commits it; serialization
 // failures and deadlocks run it again a few times with jitter, within ctx, and are
-// CodeUnavailable in the end. fn must have no effect outside the transaction. A lost answer to COMMIT comes
-// back as ErrCommitUnknown: the caller's statement must be safe to repeat.
+// CodeUnavailable in the end. fn must have no effect outside the transaction. A lost
+// answer to COMMIT comes back as ErrCommitUnknown: the caller's statement must be
+// safe to repeat.
 func InTx(ctx context.Context, pool *pgxpool.Pool, fn func(tx pgx.Tx) error) error {
 	for attempt := 1; ; attempt++ {
 		err := inTxOnce(ctx, pool, fn)
