@@ -1,7 +1,11 @@
 package ledger_test
 
 import (
+	"fmt"
+	"log/slog"
 	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"usher"
 	"usher/internal/ledger"
@@ -67,6 +71,38 @@ func TestCapacityOfTier(t *testing.T) {
 	}
 	want("an empty bucket", 12, 4, 0, 2)
 	if err := set(0, 60); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Holds of a tier lapse all the time while a command counts it: it runs once more, and
+// is answered then. The number that it is refused with was right when it began.
+func TestLapsesAllTheTime(t *testing.T) {
+	const n = 4000
+	h := newField(t, n, 1, nil)
+	metrics := prometheus.NewRegistry()
+	l := ledger.New(h.homes, ledger.WithLog(slog.New(slog.DiscardHandler)), ledger.WithMetrics(metrics))
+	h.exec(h.pool, fmt.Sprintf(`INSERT INTO hold (hold_id, event_id, account_id, status, expires_at, seat_ids, tier_ids, standing_ids, places, price_version,
+			amount_minor, currency, idempotency_key, request_digest, created_at)
+		SELECT gen_random_uuid(), %d, gen_random_uuid(), 'held', clock_timestamp() + i * interval '500 us', '{}', '{}', '{lawn}', 1, 1,
+			80000, 'TWD', 'k', 'x', now()
+		FROM generate_series(1, %d) i`, fieldEvent, n))
+	h.exec(h.pool, `INSERT INTO hold_line SELECT hold_id, 'lawn', 1, 1 FROM hold`)
+	h.exec(h.pool, fmt.Sprintf(`UPDATE inventory_bucket SET available = 0, held = %d`, n))
+	set := func(capacity int) error {
+		return l.SetCapacity(t.Context(), ledger.SetCapacity{Event: fieldEvent, Tier: "lawn", Capacity: capacity, By: staff})
+	}
+	refused := 0
+	err := set(0)
+	for ; err != nil; err = set(0) {
+		wantCode(t, err, usher.CodeStateConflict)
+		refused++
+	}
+	// The last command, which is granted, may have run twice as well.
+	if again := reruns(t, metrics, "lapsed"); refused == 0 || again == 0 || again > float64(refused+1) {
+		t.Errorf("%d refusals took %v more runs", refused, again)
+	}
+	if err := set(n); err != nil {
 		t.Fatal(err)
 	}
 }

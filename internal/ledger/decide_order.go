@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"slices"
 	"time"
 
 	"usher"
@@ -53,6 +54,9 @@ func (c *BeginPayment) decide(s *state) (answer, error) {
 	if s.rules.AdmissionRequired && !s.now.Before(a.session.expires) {
 		return answer{}, usher.Errorf(usher.CodeSessionEnded, "the shopping session has ended")
 	}
+	if h.Status == usher.HoldHeld && !s.owns(h) {
+		s.endHold(h, usher.HoldExpired, EntryHoldExpired, "BeginPayment")
+	}
 	if refusal := c.refused(s, a, h); refusal != nil {
 		if refusal.Code != usher.CodeInvalidRequest && refusal.Code != usher.CodePendingLimit {
 			s.remember(k, sum, refusal)
@@ -95,6 +99,13 @@ func (c *BeginPayment) refused(s *state, a *account, h *hold) *usher.Error {
 		return usher.Errorf(usher.CodeInvalidRequest, "paymentMethodToken is missing")
 	}
 	return nil
+}
+
+// owns reports whether every seat of a live hold is still its own. One that had
+// lapsed may have lost them to a new hold before anything ended it; its deadline is
+// to come again when the database's clock was set back.
+func (s *state) owns(h *hold) bool {
+	return !slices.ContainsFunc(h.Seats, func(place Seat) bool { return !s.seats[place.ID].ownedBy(h.ID, usher.SeatHeld) })
 }
 
 // begin makes the seats pending and writes the order, or its next attempt, with

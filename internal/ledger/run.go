@@ -74,6 +74,8 @@ type run struct {
 	counted []usher.TierID
 	// skipLocked leaves out rows that somebody else keeps locked.
 	skipLocked bool
+	// asRead lets a count be right as of the reading of what was due.
+	asRead bool
 }
 
 // settle takes one group of an event through its trips until every command
@@ -109,6 +111,9 @@ func (l *Ledger) runUntilSettled(ctx context.Context, r run) {
 			return
 		case errors.Is(err, errMoreDue):
 			l.metrics.reruns.WithLabelValues("more_due").Inc()
+		case errors.Is(err, errLapsed):
+			r.asRead = true
+			l.metrics.reruns.WithLabelValues("lapsed").Inc()
 		case errors.Is(err, errStale) && stale < staleRunsMax:
 			stale++
 			l.metrics.reruns.WithLabelValues("stale").Inc()
@@ -166,9 +171,15 @@ func finishAll(items []*item, err error) {
 // in force, and this group changed nothing.
 var errStale = errors.New("epoch or rules changed")
 
-// errMoreDue says that this run decided nothing: more may be due than it freed, and
-// a count of what is available was or would be too low.
+// errMoreDue says that this run freed what it could and decided nothing: more may be
+// due, and a count of what is available would be too low.
 var errMoreDue = errors.New("more holds are due")
+
+// errLapsed says that this run changed nothing: a count was too low, and holds lapsed
+// since it read what was due. The next run answers as of its own reading, which every
+// command of the group has waited for: where holds lapse all the time, nobody would be
+// answered otherwise.
+var errLapsed = errors.New("holds lapsed meanwhile")
 
 // errTurn says that another transaction stands between this one and its COMMIT: it
 // keeps the ledger row, or adds the same account. Neither can be skipped, so this one
@@ -259,8 +270,8 @@ func (l *Ledger) runOnce(ctx context.Context, r run) error {
 		answers[i], errs[i] = it.Cmd.decide(s)
 		answers[i].freed = freed
 	}
-	if s.short && s.moreDue {
-		return errMoreDue
+	if s.short && s.moreDue && !r.asRead {
+		return errLapsed
 	}
 	if err := l.finish(ctx, tx, s, nil); err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"usher"
+	"usher/internal/fault"
 	"usher/internal/ledger"
 )
 
@@ -296,4 +297,42 @@ func (f *fate) compare(ctx context.Context, l *ledger.Ledger, now time.Time) err
 		return fmt.Errorf("B has %d holds, the owner is %q (%v)", len(owned), f.owner, err)
 	}
 	return nil
+}
+
+// A hold lapses, its seat is sold on by a second group, which ends nothing, and then the
+// database's clock is set back past the deadline: the seat stays with who has it now.
+func TestClockBackAfterTakeover(t *testing.T) {
+	start := time.Now().UTC().Truncate(time.Second).Add(24 * time.Hour)
+	k := startCluster(t, start)
+	h := newHallOn(t, k.url(), 4, func(r *usher.Rules) { r.HoldTime, r.Grace, r.PayMargin = holdTime, graceTime, 0 })
+	old := h.mustPlace(usher.NewAccountID(), "k", seatID(0))
+
+	// The first group stands before its write while the deadline passes.
+	reached, goOn := make(chan struct{}), make(chan struct{})
+	disarm := fault.Arm("ledger.before_write", 1, func(context.Context) error {
+		close(reached)
+		<-goOn
+		return nil
+	})
+	defer disarm()
+	var first sync.WaitGroup
+	first.Go(func() { h.mustPlace(usher.NewAccountID(), "k", seatID(3)) })
+	<-reached
+	k.set(start.Add(holdTime + time.Millisecond))
+	next := h.mustPlace(usher.NewAccountID(), "k", seatID(0))
+	k.set(start.Add(holdTime - time.Second))
+	close(goOn)
+	first.Wait()
+
+	_, _, err := h.BeginPayment(t.Context(), beginning(old, "c"))
+	wantCode(t, err, usher.CodeHoldExpired)
+	h.wantSeat(seatID(0), usher.SeatHeld, next.ID)
+	o, _, err := h.BeginPayment(t.Context(), beginning(next, "c"))
+	if err != nil {
+		t.Fatalf("checkout of the hold that has the seat: %v", err)
+	}
+	if _, err := h.ConfirmOrder(t.Context(), confirming(o)); err != nil {
+		t.Fatalf("confirm: %v", err)
+	}
+	h.wantSeat(seatID(0), usher.SeatSold, next.ID)
 }
