@@ -107,7 +107,7 @@ func (a *app) wire(ctx context.Context) error {
 		return fmt.Errorf("waiting rooms: %w", err)
 	}
 	a.redeemer = redemption.New(a.homes, a.log, a.registry)
-	a.ledger = ledger.New(a.homes, ledger.WithLog(a.log), ledger.WithMetrics(a.registry), ledger.WithCodes(a.redeemer.VoidCodes))
+	a.ledger = ledger.New(a.homes, ledger.WithLog(a.log), ledger.WithMetrics(a.registry), ledger.WithCodes(a.redeemer))
 	a.charts = seatmap.NewCharts(a.homes)
 	a.runner = work.NewRunner(a.log, a.registry)
 	a.checkout, err = checkout.New(checkout.Config{

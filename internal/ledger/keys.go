@@ -19,6 +19,8 @@ type keySet struct {
 	holds    map[usher.HoldID]bool
 	holdKeys map[accountKey]bool
 	records  map[recordKey]bool
+	// cancels are the orders whose codes a command may void.
+	cancels map[usher.OrderID]bool
 	// pending asks for the event's count of holds being paid for.
 	pending bool
 	due     []usher.HoldID
@@ -41,7 +43,7 @@ func newKeySet() *keySet {
 	return &keySet{
 		resolveHolds: map[usher.HoldID]bool{}, resolveOrders: map[usher.OrderID]bool{},
 		accounts: map[usher.AccountID]bool{}, seats: map[usher.SeatID]bool{}, tiers: map[usher.TierID]bool{}, holds: map[usher.HoldID]bool{},
-		holdKeys: map[accountKey]bool{}, records: map[recordKey]bool{},
+		holdKeys: map[accountKey]bool{}, records: map[recordKey]bool{}, cancels: map[usher.OrderID]bool{},
 	}
 }
 
@@ -75,39 +77,49 @@ func (c *PlaceHold) lock(k *keySet, _ *resolved) {
 	k.records[recordKey{c.Account, opHold, c.Key}] = true
 }
 
-func (c *ReleaseHold) resolve(k *keySet)             { k.resolveHolds[c.Hold] = true }
-func (c *ReleaseHold) lock(k *keySet, r *resolved)   { lockHold(k, r, c.Hold) }
-func (c *BeginPayment) resolve(k *keySet)            { k.resolveHolds[c.Hold] = true }
-func (c *ConfirmOrder) resolve(k *keySet)            { k.resolveOrders[c.Order] = true }
-func (c *ConfirmOrder) lock(k *keySet, r *resolved)  { lockOrder(k, r, c.Order) }
-func (c *FailPayment) resolve(k *keySet)             { k.resolveOrders[c.Order] = true }
-func (c *FailPayment) lock(k *keySet, r *resolved)   { lockOrder(k, r, c.Order) }
-func (c *VoidOrder) resolve(k *keySet)               { k.resolveOrders[c.Order] = true }
-func (c *VoidOrder) lock(k *keySet, r *resolved)     { lockOrder(k, r, c.Order) }
-func (c *FinishVoid) resolve(k *keySet)              { k.resolveOrders[c.Order] = true }
-func (c *FinishVoid) lock(k *keySet, r *resolved)    { lockOrder(k, r, c.Order) }
-func (c *SettleCapture) resolve(k *keySet)           { k.resolveOrders[c.Order] = true }
-func (c *SettleCapture) lock(k *keySet, r *resolved) { lockOrder(k, r, c.Order) }
-func (c *StaffRelease) resolve(k *keySet)            { k.resolveHolds[c.Hold] = true }
-func (c *StaffRelease) lock(k *keySet, r *resolved)  { lockHold(k, r, c.Hold) }
-func (c *CancelOrder) resolve(k *keySet)             { k.resolveOrders[c.Order] = true }
-func (c *CancelOrder) lock(k *keySet, r *resolved)   { lockOrder(k, r, c.Order) }
-func (c *BlockSeats) resolve(*keySet)                {}
-func (c *BlockSeats) lock(k *keySet, _ *resolved)    { k.addSeats(c.Seats) }
-func (c *UnblockSeats) resolve(*keySet)              {}
-func (c *UnblockSeats) lock(k *keySet, _ *resolved)  { k.addSeats(c.Seats) }
-func (c *MoveCapacity) resolve(*keySet)              {}
-func (c *MoveCapacity) lock(k *keySet, _ *resolved)  { k.tiers[c.Tier] = true }
-func (c *SetCapacity) resolve(*keySet)               {}
-func (c *SetCapacity) lock(k *keySet, _ *resolved)   { k.tiers[c.Tier] = true }
-func (expireHolds) resolve(*keySet)                  {}
-func (expireHolds) lock(*keySet, *resolved)          {}
+func (c *ReleaseHold) resolve(k *keySet)            { k.resolveHolds[c.Hold] = true }
+func (c *ReleaseHold) lock(k *keySet, r *resolved)  { lockHold(k, r, c.Hold) }
+func (c *BeginPayment) resolve(k *keySet)           { k.resolveHolds[c.Hold] = true }
+func (c *ConfirmOrder) resolve(k *keySet)           { k.resolveOrders[c.Order] = true }
+func (c *ConfirmOrder) lock(k *keySet, r *resolved) { lockOrder(k, r, c.Order) }
+func (c *FailPayment) resolve(k *keySet)            { k.resolveOrders[c.Order] = true }
+func (c *FailPayment) lock(k *keySet, r *resolved)  { lockOrder(k, r, c.Order) }
+func (c *VoidOrder) resolve(k *keySet)              { k.resolveOrders[c.Order] = true }
+func (c *VoidOrder) lock(k *keySet, r *resolved)    { lockOrder(k, r, c.Order) }
+func (c *FinishVoid) resolve(k *keySet)             { k.resolveOrders[c.Order] = true }
+func (c *FinishVoid) lock(k *keySet, r *resolved)   { lockOrder(k, r, c.Order) }
+func (c *SettleCapture) resolve(k *keySet)          { k.resolveOrders[c.Order] = true }
+func (c *StaffRelease) resolve(k *keySet)           { k.resolveHolds[c.Hold] = true }
+func (c *StaffRelease) lock(k *keySet, r *resolved) { lockHold(k, r, c.Hold) }
+func (c *CancelOrder) resolve(k *keySet)            { k.resolveOrders[c.Order] = true }
+func (c *BlockSeats) resolve(*keySet)               {}
+func (c *BlockSeats) lock(k *keySet, _ *resolved)   { k.addSeats(c.Seats) }
+func (c *UnblockSeats) resolve(*keySet)             {}
+func (c *UnblockSeats) lock(k *keySet, _ *resolved) { k.addSeats(c.Seats) }
+func (c *MoveCapacity) resolve(*keySet)             {}
+func (c *MoveCapacity) lock(k *keySet, _ *resolved) { k.tiers[c.Tier] = true }
+func (c *SetCapacity) resolve(*keySet)              {}
+func (c *SetCapacity) lock(k *keySet, _ *resolved)  { k.tiers[c.Tier] = true }
+func (expireHolds) resolve(*keySet)                 {}
+func (expireHolds) lock(*keySet, *resolved)         {}
 
 func (c *BeginPayment) lock(k *keySet, r *resolved) {
 	lockHold(k, r, c.Hold)
 	if h, ok := r.holds[c.Hold]; ok && h.account == c.Account {
 		k.records[recordKey{c.Account, opCheckout, c.Key}] = true
 		k.pending = true
+	}
+}
+
+func (c *CancelOrder) lock(k *keySet, r *resolved) {
+	lockOrder(k, r, c.Order)
+	k.cancels[c.Order] = true
+}
+
+func (c *SettleCapture) lock(k *keySet, r *resolved) {
+	lockOrder(k, r, c.Order)
+	if !c.Captured {
+		k.cancels[c.Order] = true
 	}
 }
 

@@ -21,7 +21,7 @@ type Ledger struct {
 	metrics  *metrics
 	group    *pg.Group[usher.EventID, command, answer]
 	prices   priceCache
-	codes    CodeVoider
+	codes    Codes
 	watchers watchers
 	messages *messages
 
@@ -45,12 +45,20 @@ func WithMetrics(r prometheus.Registerer) Option {
 // WithLog sets the logger; slog.Default is used otherwise.
 func WithLog(log *slog.Logger) Option { return func(l *Ledger) { l.log = log } }
 
-// CodeVoider voids the unused codes of orders inside the transaction that cancels
-// them. It is the one thing of a cancellation that lives in another package.
-type CodeVoider func(ctx context.Context, tx pgx.Tx, orders []usher.OrderID) error
+// Codes are the codes of orders, the one thing of a cancellation that lives in
+// another package.
+type Codes interface {
+	// LockCodes queues the statement that locks every code of the orders. With
+	// skipLocked it waits for none, and names to missed each order of which somebody
+	// else has a code locked.
+	LockCodes(b *pgx.Batch, orders []usher.OrderID, skipLocked bool, missed func(usher.OrderID))
+	// VoidCodes voids the unused codes of orders inside the transaction that cancels
+	// them.
+	VoidCodes(ctx context.Context, tx pgx.Tx, orders []usher.OrderID) error
+}
 
 // WithCodes has cancelled orders' codes voided in the commit of the cancellation.
-func WithCodes(v CodeVoider) Option { return func(l *Ledger) { l.codes = v } }
+func WithCodes(c Codes) Option { return func(l *Ledger) { l.codes = c } }
 
 // WithPairs sets how many holds of seats of an event have to wait for a second group
 // to run beside the first, instead of 128; 0 and more than 512 are never.

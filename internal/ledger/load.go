@@ -23,6 +23,9 @@ func (l *Ledger) load(ctx context.Context, tx pgx.Tx, k *keySet, r run) (*state,
 	s.partial = r.skipLocked
 	b := &loadBatch{s: s, skipLocked: r.skipLocked}
 	b.lockRows(k)
+	if ids := sortedIDs(k.cancels); len(ids) > 0 && l.codes != nil {
+		l.codes.LockCodes(&b.Batch, ids, r.skipLocked, s.forget)
+	}
 	b.readResults(k)
 	b.readUsage(k)
 	if len(r.counted) > 0 {
@@ -284,12 +287,20 @@ func (s *state) forgetSkipped(rows pgx.Rows) error {
 	_, err := pgx.ForEachRow(rows, []any{&h, &o, &op}, func() error {
 		if s.orders[o] == nil || op != nil && s.operations[*op] == nil {
 			delete(s.holds, h)
-			delete(s.ordersBy, h)
-			delete(s.orders, o)
+			s.forget(o)
 		}
 		return nil
 	})
 	return err
+}
+
+// forget takes an order out of this group, with its hold.
+func (s *state) forget(id usher.OrderID) {
+	if o := s.orders[id]; o != nil {
+		delete(s.holds, o.Hold)
+		delete(s.ordersBy, o.Hold)
+		delete(s.orders, id)
+	}
 }
 
 func (s *state) scanOperations(rows pgx.Rows) error {

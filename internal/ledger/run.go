@@ -292,7 +292,7 @@ func (l *Ledger) finish(ctx context.Context, tx pgx.Tx, s *state, then error) er
 		return err
 	}
 	if l.codes != nil && len(s.cancelled) > 0 {
-		if err := l.codes(ctx, tx, s.cancelled); err != nil {
+		if err := l.codes.VoidCodes(ctx, tx, s.cancelled); err != nil {
 			return fmt.Errorf("void codes: %w", err)
 		}
 	}

@@ -112,19 +112,28 @@ func TestStaffRelease(t *testing.T) {
 	wantCode(t, err, usher.CodeNotFound)
 }
 
+// fakeCodes are the codes of orders in another package.
+type fakeCodes struct {
+	refuse bool
+	voided []usher.OrderID
+}
+
+func (*fakeCodes) LockCodes(*pgx.Batch, []usher.OrderID, bool, func(usher.OrderID)) {}
+
+func (c *fakeCodes) VoidCodes(_ context.Context, _ pgx.Tx, orders []usher.OrderID) error {
+	if c.refuse {
+		return errors.New("codes cannot be voided")
+	}
+	c.voided = append(c.voided, orders...)
+	return nil
+}
+
 // P20, P29: a cancelled order gives back exactly its seats and its money, its
 // account may buy that many again, and no capture follows.
 func TestCancelOrder(t *testing.T) {
 	h := newHall(t, 10, func(r *usher.Rules) { r.PurchaseLimit = 2 })
-	var voided []usher.OrderID
-	refuse := false
-	l := ledger.New(h.homes, ledger.WithLog(slog.New(slog.DiscardHandler)), ledger.WithCodes(func(_ context.Context, _ pgx.Tx, orders []usher.OrderID) error {
-		if refuse {
-			return errors.New("codes cannot be voided")
-		}
-		voided = append(voided, orders...)
-		return nil
-	}))
+	codes := &fakeCodes{}
+	l := ledger.New(h.homes, ledger.WithLog(slog.New(slog.DiscardHandler)), ledger.WithCodes(codes))
 	a := usher.NewAccountID()
 	uncaptured := h.mustConfirm(h.mustBegin(h.mustPlace(a, "k1", seatIDs(0)...), "c1"))
 	captured := h.mustConfirm(h.mustBegin(h.mustPlace(a, "k2", seatIDs(1)...), "c2"))
@@ -135,12 +144,12 @@ func TestCancelOrder(t *testing.T) {
 	wantCode(t, err, usher.CodeLimitExceeded)
 
 	// Codes and order go together: if the codes cannot be voided, nothing is cancelled.
-	refuse = true
+	codes.refuse = true
 	if _, err := l.CancelOrder(t.Context(), ledger.CancelOrder{Order: captured.ID, By: staff}); err == nil {
 		t.Fatal("cancelled without its codes")
 	}
 	h.wantSeat(seatID(1), usher.SeatSold, captured.Hold)
-	refuse = false
+	codes.refuse = false
 	for _, o := range []ledger.Order{uncaptured, captured} {
 		for range 2 {
 			out, err := l.CancelOrder(t.Context(), ledger.CancelOrder{Order: o.ID, By: staff})
@@ -149,8 +158,8 @@ func TestCancelOrder(t *testing.T) {
 			}
 		}
 	}
-	if !slices.Equal(voided, []usher.OrderID{uncaptured.ID, captured.ID}) {
-		t.Errorf("voided the codes of %v", voided)
+	if !slices.Equal(codes.voided, []usher.OrderID{uncaptured.ID, captured.ID}) {
+		t.Errorf("voided the codes of %v", codes.voided)
 	}
 	h.wantSeat(seatID(0), usher.SeatAvailable, usher.HoldID{})
 	_, err = l.SettleCapture(t.Context(), ledger.SettleCapture{Order: uncaptured.ID, Operation: uncaptured.Capture.ID, Captured: true})

@@ -23,7 +23,8 @@ func TestStatementsPrepare(t *testing.T) {
 func TestScanPlans(t *testing.T) {
 	b := setup(t)
 	hot := []string{"sqlClaimCode", "sqlReadStanding", "sqlLockRedeemed", "sqlReadRedemption", "sqlSettleUsed", "sqlSettleAbnormal",
-		"sqlKeepEvidence", "sqlReadTickets", "sqlFreezeExpired", "sqlSoldPlaces", "sqlCancelCodes"}
+		"sqlKeepEvidence", "sqlReadTickets", "sqlFreezeExpired", "sqlSoldPlaces", "sqlCancelCodes",
+		"sqlLockCodes", "sqlSkippedCodes", "sqlKeepOrders"}
 	check := func(when string) {
 		conn, err := b.shard.Acquire(t.Context())
 		if err != nil {

@@ -100,21 +100,48 @@ func (r *Redeemer) handleEntries(ctx context.Context, tx pgx.Tx, event usher.Eve
 		}
 	}
 	if len(cancelled) > 0 {
-		// The cancelling commit has voided what there was; this voids what was issued
-		// while it ran.
+		// The cancelling commit has voided what there was, and an order is locked while
+		// its codes are issued: this finds something only where nothing voids.
 		return r.VoidCodes(ctx, tx, cancelled)
 	}
 	return nil
 }
 
+// LockCodes queues the locking of the orders' codes (see ledger.Codes): a scan that
+// stands still keeps the cancellation of its order waiting, and nothing else.
+func (r *Redeemer) LockCodes(b *pgx.Batch, orders []usher.OrderID, skipLocked bool, missed func(usher.OrderID)) {
+	if !skipLocked {
+		b.Queue(sqlLockCodes, orders)
+		return
+	}
+	b.Queue(sqlSkippedCodes, orders).Query(func(rows pgx.Rows) error {
+		var order usher.OrderID
+		_, err := pgx.ForEachRow(rows, []any{&order}, func() error { missed(order); return nil })
+		return err
+	})
+}
+
+const sqlLockCodes = `SELECT FROM code WHERE order_id = ANY($1::uuid[]) ORDER BY ticket_id FOR NO KEY UPDATE`
+
+// sqlSkippedCodes locks what nobody else has locked, and names the orders of the rest.
+const sqlSkippedCodes = `
+WITH locked AS MATERIALIZED (
+    SELECT ticket_id FROM code WHERE order_id = ANY($1::uuid[]) ORDER BY ticket_id FOR NO KEY UPDATE SKIP LOCKED
+)
+SELECT DISTINCT order_id FROM code
+WHERE order_id = ANY($1::uuid[]) AND NOT EXISTS (SELECT FROM locked WHERE locked.ticket_id = code.ticket_id)`
+
 // VoidCodes voids the unused codes of cancelled orders inside the transaction
-// that cancels them (a ledger.CodeVoider), and marks the others.
+// that cancels them (see ledger.Codes), and marks the others.
 func (r *Redeemer) VoidCodes(ctx context.Context, tx pgx.Tx, orders []usher.OrderID) error {
 	if _, err := tx.Exec(ctx, sqlCancelCodes, orders); err != nil {
 		return fmt.Errorf("void tickets of cancelled orders: %w", err)
 	}
 	return nil
 }
+
+// sqlKeepOrders locks orders against a group of the ledger, which takes them by hold.
+const sqlKeepOrders = `SELECT FROM orders WHERE order_id = ANY($1::uuid[]) ORDER BY hold_id FOR SHARE`
 
 // sqlSoldPlaces reads the places that the orders own now: an order cancelled
 // since its capture has none.
@@ -148,6 +175,11 @@ func (r *Redeemer) issue(ctx context.Context, tx pgx.Tx, event usher.EventID, or
 		seats   []usher.SeatID
 		tiers   []usher.TierID
 	)
+	// A cancellation comes before this, and its places are not sold any more, or after
+	// it, and voids what is issued here.
+	if _, err := tx.Exec(ctx, sqlKeepOrders, orders); err != nil {
+		return fmt.Errorf("lock orders: %w", err)
+	}
 	rows, _ := tx.Query(ctx, sqlSoldPlaces, orders)
 	var order usher.OrderID
 	var line int16
