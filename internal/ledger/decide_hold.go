@@ -286,8 +286,10 @@ func (s *state) release(h *hold, cause string) (answer, error) {
 
 // expireDue ends every due hold whose rows this group holds: those that it looked
 // for, and those that its commands name, so that they find what time has done. It
-// returns how many it ended. left is how many of those looked for it could not end.
-func (s *state) expireDue(due []usher.HoldID) (freed, left int) {
+// returns how many it ended. left is how many of those looked for it could not end,
+// damaged are among them those whose places nothing counts: an event is not stopped
+// for one of those, whose rows somebody else must have changed.
+func (s *state) expireDue(due []usher.HoldID) (freed, left int, damaged []usher.HoldID) {
 	looked := map[usher.HoldID]bool{}
 	for _, id := range due {
 		looked[id] = true
@@ -300,6 +302,9 @@ func (s *state) expireDue(due []usher.HoldID) (freed, left int) {
 		switch {
 		case h.Status != usher.HoldHeld || s.now.Before(h.ExpiresAt):
 			// Not due, or somebody else ended it between the look and the lock.
+		case s.complete(h) && !s.counts(h):
+			damaged = append(damaged, id)
+			left++
 		case s.complete(h):
 			s.endHold(h, usher.HoldExpired, EntryHoldExpired, "ExpireHolds")
 			freed++
@@ -307,7 +312,12 @@ func (s *state) expireDue(due []usher.HoldID) (freed, left int) {
 			left++
 		}
 	}
-	return freed, left
+	return freed, left, damaged
+}
+
+// counts reports whether the buckets count at least the places that the hold has.
+func (s *state) counts(h *hold) bool {
+	return !slices.ContainsFunc(h.lines, func(l holdLine) bool { return s.buckets[bucketKey{l.tier, l.bucket}].held < l.quantity })
 }
 
 // endHold ends a hold that is not being paid for and frees the seats that are

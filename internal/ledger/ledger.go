@@ -29,6 +29,9 @@ type Ledger struct {
 	// do before a second one runs.
 	waitingMax, pairAt int
 
+	// damaged are the holds that the log has been told of.
+	damaged sync.Map
+
 	mu sync.Mutex
 	// epochs is the highest writer epoch this process has seen per event.
 	epochs map[usher.EventID]int64

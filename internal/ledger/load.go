@@ -43,7 +43,7 @@ func (l *Ledger) load(ctx context.Context, tx pgx.Tx, k *keySet, r run) (*state,
 			return nil, err
 		}
 	}
-	prices, err := l.prices.get(ctx, tx, r.event, s.rulesVersion)
+	prices, err := l.prices.get(ctx, tx, r.event, s.epoch, s.rulesVersion)
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ var hot = []string{
 	"sqlWriteBuckets", "sqlWriteHoldLines", "sqlLockHolds",
 	"sqlLockOrders", "sqlLockOperations", "sqlReadLines", "sqlReadHoldKeys", "sqlReadRecords", "sqlReadLive", "sqlReadSold",
 	"sqlReadSessions", "sqlReadPending", "sqlReadLedger", "sqlWriteHolds", "sqlWriteSeats", "sqlWriteOrders", "sqlWriteLines",
-	"sqlWriteOperations", "sqlWriteRecords", "sqlFenceAndPublish", "sqlReadPayments", "sqlMoreDue", "sqlLockLedger",
+	"sqlWriteOperations", "sqlWriteRecords", "sqlFenceAndPublish", "sqlReadPayments", "sqlMoreDue", "sqlLockLedger", "sqlHasEntry",
 }
 
 // Hot statements go by whole keys: as generic plans, on empty tables that nobody

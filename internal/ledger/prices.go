@@ -10,16 +10,17 @@ import (
 	"usher"
 )
 
-// priceCache keeps each event's prices for the rules version they were read
-// under: amounts never change, and what may (a withdrawn tier) bumps the version.
+// priceCache keeps each event's prices for the epoch and rules version they were read
+// under: amounts never change, and what may (a withdrawn tier) bumps the version. A
+// new primary may have lost a version, and counts on from the one before.
 type priceCache struct {
 	mu     sync.Mutex
 	events map[usher.EventID]versionedPrices
 }
 
 type versionedPrices struct {
-	rulesVersion int64
-	table        priceTable
+	epoch, rulesVersion int64
+	table               priceTable
 }
 
 // queryer is the part of a pool or a transaction that reads.
@@ -28,11 +29,11 @@ type queryer interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-func (c *priceCache) get(ctx context.Context, q queryer, event usher.EventID, rulesVersion int64) (priceTable, error) {
+func (c *priceCache) get(ctx context.Context, q queryer, event usher.EventID, epoch, rulesVersion int64) (priceTable, error) {
 	c.mu.Lock()
 	cached, ok := c.events[event]
 	c.mu.Unlock()
-	if ok && cached.rulesVersion == rulesVersion {
+	if ok && cached.epoch == epoch && cached.rulesVersion == rulesVersion {
 		return cached.table, nil
 	}
 	table, err := readPrices(ctx, q, event)
@@ -44,7 +45,7 @@ func (c *priceCache) get(ctx context.Context, q queryer, event usher.EventID, ru
 	if c.events == nil {
 		c.events = map[usher.EventID]versionedPrices{}
 	}
-	c.events[event] = versionedPrices{rulesVersion, table}
+	c.events[event] = versionedPrices{epoch, rulesVersion, table}
 	return table, nil
 }
 

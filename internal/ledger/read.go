@@ -172,7 +172,7 @@ func (l *Ledger) readOnce(ctx context.Context, event usher.EventID, queue func(*
 	if err := pool.SendBatch(ctx, &b.Batch).Close(); err != nil {
 		return notFound(pg.Unavailable(fmt.Errorf("read %s: %w", event, err)), errNoEvent)
 	}
-	if s.prices, err = l.prices.get(ctx, pool, event, s.rulesVersion); err != nil {
+	if s.prices, err = l.prices.get(ctx, pool, event, s.epoch, s.rulesVersion); err != nil {
 		return pg.Unavailable(err)
 	}
 	s.priceHolds()

@@ -95,20 +95,30 @@ func (l *Ledger) settle(ctx context.Context, r run) {
 }
 
 // runUntilSettled runs the group again where that is safe and may help: after a
-// deadlock or serialization failure, with skipped locks after a lock timeout,
-// under fresh rules when the writer was stale, and on a new connection after an
-// unknown COMMIT, where the locks wait for the zombie and the keys replay.
-//
-// Once a COMMIT got no answer, only a run that was answered says what happened:
-// locks are waited for, not skipped, and giving up means "unknown".
+// deadlock or serialization failure, with skipped locks after a lock timeout, under
+// fresh rules when the writer was stale, and after a COMMIT without an answer, once it
+// is known that nothing was committed.
 func (l *Ledger) runUntilSettled(ctx context.Context, r run) {
 	var aborted, stale int
-	var unknown bool
+	var lost *lostCommit
 	for {
 		err := l.runOnce(ctx, r)
 		switch {
 		case err == nil:
 			return
+		case errors.As(err, &lost):
+			l.metrics.reruns.WithLabelValues("commit_unknown").Inc()
+			committed, err := l.learn(ctx, r, lost)
+			if err != nil {
+				l.log.ErrorContext(ctx, "group's COMMIT is unknown", "event", r.event, "size", len(r.items), "error", err)
+				finishAll(r.items, err)
+				return
+			}
+			if committed {
+				l.announce(lost.state)
+				l.tell(r.items, lost.outcome)
+				return
+			}
 		case errors.Is(err, errMoreDue):
 			l.metrics.reruns.WithLabelValues("more_due").Inc()
 		case errors.Is(err, errLapsed):
@@ -123,14 +133,14 @@ func (l *Ledger) runUntilSettled(ctx context.Context, r run) {
 			_ = pg.Jitter(ctx, aborted)
 		case errors.Is(err, errTurn) && ctx.Err() == nil:
 			l.metrics.reruns.WithLabelValues("turn").Inc()
-		case pg.IsLockTimeout(err) && (unknown && ctx.Err() == nil || !unknown && !r.skipLocked):
-			r.skipLocked = !unknown
+		case pg.IsLockTimeout(err) && !r.skipLocked:
+			r.skipLocked = true
 			l.metrics.reruns.WithLabelValues("lock_timeout").Inc()
 		case errors.Is(err, pg.ErrCommitUnknown) && ctx.Err() == nil:
-			r.skipLocked, unknown = false, true
+			// It had freed what was due, or written down refusals: both stand or come again.
 			l.metrics.reruns.WithLabelValues("commit_unknown").Inc()
 			_ = pg.Jitter(ctx, 6)
-		case pg.IsData(err) && len(r.items) > 1 && !unknown:
+		case (pg.IsData(err) || errors.Is(err, errPanicked)) && len(r.items) > 1:
 			// One command's data is at fault: find it, let the others through.
 			l.log.WarnContext(ctx, "group bisected", "event", r.event, "size", len(r.items), "error", err)
 			for _, half := range [][]*item{r.items[:len(r.items)/2], r.items[len(r.items)/2:]} {
@@ -143,19 +153,16 @@ func (l *Ledger) runUntilSettled(ctx context.Context, r run) {
 			return
 		default:
 			l.log.ErrorContext(ctx, "group failed", "event", r.event, "size", len(r.items), "error", err)
-			finishAll(r.items, givenUp(fmt.Errorf("run group of %s: %w", r.event, err), unknown))
+			finishAll(r.items, givenUp(fmt.Errorf("run group of %s: %w", r.event, err)))
 			return
 		}
 	}
 }
 
-// givenUp is what a group answers that is not run again.
-func givenUp(err error, unknown bool) error {
-	switch {
-	case unknown:
-		return &usher.Error{Code: usher.CodeUnknown, Message: pg.ErrCommitUnknown.Message, Err: err}
-	case pg.IsRetryable(err), errors.Is(err, errStale):
-		// PostgreSQL aborted it, or the fence did, every time: nothing was decided.
+// givenUp is what a group answers that is not run again: nothing was decided.
+func givenUp(err error) error {
+	if pg.IsRetryable(err) || errors.Is(err, errStale) {
+		// PostgreSQL aborted it, or the fence did, every time.
 		return &usher.Error{Code: usher.CodeBusy, Message: errMissed.Message, RetryAfter: retryBusy, Err: err}
 	}
 	return pg.Unavailable(err)
@@ -258,29 +265,28 @@ func (l *Ledger) runOnce(ctx context.Context, r run) error {
 	if err := l.checkEpoch(r.event, s.epoch); err != nil {
 		return err
 	}
-	freed, left := s.expireDue(keys.due)
+	freed, left, damaged := s.expireDue(keys.due)
+	l.tellOfDamage(ctx, damaged)
 	l.metrics.expired.Add(float64(freed))
 	// As many as a group frees were due, whoever has freed them by now.
 	if len(r.counted) > 0 && len(keys.due) == dueMax && left < dueMax {
 		return l.finish(ctx, tx, s, errMoreDue)
 	}
-	answers := make([]answer, len(r.items))
-	errs := make([]error, len(r.items))
-	for i, it := range r.items {
-		answers[i], errs[i] = it.Cmd.decide(s)
-		answers[i].freed = freed
+	o, err := l.decide(ctx, s, r, freed)
+	if err != nil {
+		return err
 	}
 	if s.short && s.moreDue && !r.asRead {
 		return errLapsed
 	}
-	if err := l.finish(ctx, tx, s, nil); err != nil {
-		return err
+	err = l.finish(ctx, tx, s, nil)
+	if errors.Is(err, pg.ErrCommitUnknown) && len(s.entries) > 0 {
+		return &lostCommit{err, o}
 	}
-	for i, it := range r.items {
-		l.metrics.decided(it.Cmd, errs[i])
-		it.Finish(answers[i], errs[i])
+	if err == nil {
+		l.tell(r.items, o)
 	}
-	return nil
+	return err
 }
 
 // finish writes what changed and commits. It returns then when all went well.
@@ -299,13 +305,10 @@ func (l *Ledger) finish(ctx context.Context, tx pgx.Tx, s *state, then error) er
 	if err := pg.Commit(ctx, tx); err != nil {
 		return err
 	}
-	l.scheduleExpiry(s)
 	if err := fault.Point(ctx, "ledger.after_commit"); err != nil {
 		return fmt.Errorf("%w (%w)", pg.ErrCommitUnknown, err)
 	}
-	if len(s.entries) > 0 {
-		l.watchers.wake(s.event, s.entries)
-	}
+	l.announce(s)
 	return then
 }
 

@@ -20,8 +20,10 @@ type watchers struct {
 // watched is an event that somebody follows.
 type watched struct {
 	wake map[chan struct{}]bool
-	// tail is the last entries that this process committed, without a hole.
-	tail []Entry
+	// tail is the last entries that this process committed, without a hole, all under
+	// one epoch.
+	tail  []Entry
+	epoch int64
 }
 
 // tailMax is how many entries of an event are kept at least, once there were so
@@ -70,12 +72,12 @@ func (w *watchers) watchAll(types []EntryType) (wake <-chan usher.EventID, stop 
 	}
 }
 
-// wake tells of the entries that were committed to the event.
-func (w *watchers) wake(event usher.EventID, entries []*Entry) {
+// wake tells of the entries that were committed to the event under the epoch.
+func (w *watchers) wake(event usher.EventID, epoch int64, entries []*Entry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if e := w.events[event]; e != nil {
-		e.keep(entries)
+		e.keep(epoch, entries)
 		for c := range e.wake {
 			select {
 			case c <- struct{}{}:
@@ -96,10 +98,11 @@ func (w *watchers) wake(event usher.EventID, entries []*Entry) {
 
 // keep adds committed entries to the tail. Where others committed in between, or
 // a failover took entries back, the tail begins anew.
-func (e *watched) keep(entries []*Entry) {
-	if n := len(e.tail); n > 0 && e.tail[n-1].Seq+1 != entries[0].Seq {
+func (e *watched) keep(epoch int64, entries []*Entry) {
+	if n := len(e.tail); n > 0 && (e.tail[n-1].Seq+1 != entries[0].Seq || e.epoch != epoch) {
 		e.tail = nil
 	}
+	e.epoch = epoch
 	for _, entry := range entries {
 		e.tail = append(e.tail, *entry)
 	}

@@ -16,6 +16,8 @@ const (
 	stateSerialization   = "40001"
 	stateDeadlock        = "40P01"
 	stateLockTimeout     = "55P03"
+	stateIdleTimeout     = "25P03"
+	stateTxTimeout       = "25P04"
 	stateQueryCanceled   = "57014"
 	stateReadOnly        = "25006"
 	stateUniqueViolation = "23505"
@@ -32,12 +34,16 @@ func State(err error) string {
 	return ""
 }
 
-// IsRetryable reports a serialization failure, a deadlock, or a statement that
-// was prepared before a migration changed its columns: the transaction did
-// nothing and may be run again as a whole.
+// IsRetryable reports a serialization failure, a deadlock, a session that the server
+// ended because this process stood still, or a statement that was prepared before a
+// migration changed its columns: the transaction did nothing and may be run again as a
+// whole.
 func IsRetryable(err error) bool {
-	s := State(err)
-	return s == stateSerialization || s == stateDeadlock || isOutdated(err)
+	switch State(err) {
+	case stateSerialization, stateDeadlock, stateIdleTimeout, stateTxTimeout:
+		return true
+	}
+	return isOutdated(err)
 }
 
 // isOutdated reports "cached plan must not change result type". The text is

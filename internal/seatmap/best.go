@@ -30,6 +30,11 @@ type group struct {
 
 // rank is how good a group is, or at best can be.
 type rank struct {
+	// apart says that a wheelchair place is without its companion's, although more than
+	// one seat is wanted.
+	apart bool
+	// wheelchairs is how many wheelchair places a wish for one takes besides.
+	wheelchairs int
 	// orphan says that taking the group leaves a single free seat beside it.
 	orphan bool
 	// tier is the tier's place among the chart's.
@@ -95,16 +100,19 @@ func overlaps(taken map[int]bool, first, n int) bool {
 }
 
 func (a rank) compare(b rank) int {
+	return cmp.Or(compareBools(a.apart, b.apart), a.wheelchairs-b.wheelchairs, compareBools(a.orphan, b.orphan), a.tier-b.tier,
+		cmp.Compare(a.away, b.away))
+}
+
+// compareBools puts false first.
+func compareBools(a, b bool) int {
 	switch {
-	case a.orphan != b.orphan && a.orphan:
+	case a == b:
+		return 0
+	case a:
 		return 1
-	case a.orphan != b.orphan:
-		return -1
 	}
-	if a.tier != b.tier {
-		return a.tier - b.tier
-	}
-	return cmp.Compare(a.away, b.away)
+	return -1
 }
 
 func better(a, b group) int {
@@ -169,6 +177,9 @@ func (c *Chart) candidates(free func(int) bool, w Wish, spread int) []group {
 				continue
 			}
 			g := group{first, rank{tier: v.tier[first], orphan: c.leavesOrphan(free, r.Row, first, w.Quantity)}}
+			if w.Accessible {
+				g.apart, g.wheelchairs = c.company(first, w.Quantity)
+			}
 			for _, d := range v.away[first : first+w.Quantity] {
 				g.away += d / float64(w.Quantity)
 			}
@@ -201,8 +212,25 @@ func (c *Chart) fits(free func(int) bool, w Wish, first int) bool {
 	return wheelchair || !w.Accessible
 }
 
-// aisleFactor is how much wider than the narrowest gap of its row a gap is taken to be
-// an aisle.
+// company reports whether none of the seats' wheelchair places, of more than one seat,
+// has a companion's place beside it among them, and how many there are besides the one
+// that is wished for.
+func (c *Chart) company(first, n int) (apart bool, besides int) {
+	apart = n > 1
+	for i := first; i < first+n; i++ {
+		if !c.seats[i].Accessible {
+			continue
+		}
+		besides++
+		if i > first && c.seats[i-1].Companion || i+1 < first+n && c.seats[i+1].Companion {
+			apart = false
+		}
+	}
+	return apart, besides - 1
+}
+
+// aisleFactor is how much wider than the usual gap of its row, the median, a gap is
+// taken to be an aisle.
 const aisleFactor = 1.7
 
 // beside reports whether no aisle lies between a seat and the next in its row.
@@ -216,26 +244,32 @@ func (c *Chart) neighbours() []bool {
 		return math.Hypot(b.X-a.X, b.Y-a.Y)
 	}
 	for _, r := range c.rows {
-		narrowest := math.Inf(1)
-		for i := r.First; i+1 < r.First+r.Count; i++ {
-			narrowest = min(narrowest, gap(i))
+		if r.Count < 2 {
+			continue
 		}
-		for i := r.First; i+1 < r.First+r.Count; i++ {
-			out[i] = gap(i) <= narrowest*aisleFactor
+		gaps := make([]float64, r.Count-1)
+		for i := range gaps {
+			gaps[i] = gap(r.First + i)
+		}
+		usual := slices.Sorted(slices.Values(gaps))[(len(gaps)-1)/2]
+		for i, g := range gaps {
+			out[r.First+i] = g <= usual*aisleFactor
 		}
 	}
 	return out
 }
 
 // leavesOrphan reports whether taking the seats leaves one free seat alone
-// between them and a taken seat, an aisle or the end of the row.
+// between them and a taken seat, an aisle, the end of the row, or seats that are not
+// for the same buyers.
 func (c *Chart) leavesOrphan(free func(int) bool, r Row, first, n int) bool {
 	left, right := first-1, first+n
 	open := func(i int) bool { return i >= r.First && i < r.First+r.Count && free(i) }
-	if open(left) && c.beside(left) && !(open(left-1) && c.beside(left-1)) {
+	reserved := func(i int) bool { return c.seats[i].Accessible || c.seats[i].Companion }
+	if open(left) && c.beside(left) && !(open(left-1) && c.beside(left-1) && reserved(left) == reserved(left-1)) {
 		return true
 	}
-	return open(right) && c.beside(right-1) && !(open(right+1) && c.beside(right))
+	return open(right) && c.beside(right-1) && !(open(right+1) && c.beside(right) && reserved(right) == reserved(right+1))
 }
 
 // stage is the point that seats look at: the middle of the first decoration with

@@ -117,3 +117,62 @@ func BenchmarkBest(b *testing.B) {
 		c.Best(func(i int) bool { return i%3 != 0 }, seatmap.Wish{Quantity: 2}, 3, 24)
 	}
 }
+
+// rowOf makes one row, a seat at each x: r ordinary, w a wheelchair place, c a companion's.
+func rowOf(t *testing.T, marks string, xs ...int) *seatmap.Chart {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString("seat_id,section,row,number,tier,x,y,accessible,companion\n")
+	for i, mark := range marks {
+		x := i * 10
+		if i < len(xs) {
+			x = xs[i]
+		}
+		fmt.Fprintf(&b, "%c%d,Hall,1,%d,gold,%d,0,%v,%v\n", mark, i, i, x, mark == 'w', mark == 'c')
+	}
+	c, err := seatmap.ParseCSV("hall", []byte(b.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestBestWithCompanion(t *testing.T) {
+	for _, tc := range []struct {
+		marks string
+		n     int
+		want  string
+	}{
+		{"rwc", 2, "w1 c2"}, {"rrrwcr", 2, "w3 c4"}, {"wwcc", 2, "w1 c2"}, {"cwwc", 2, "c0 w1"}, {"crw", 2, "r1 w2"},
+		{"rrrwcrrr", 3, "r2 w3 c4"}, {"wcwcr", 3, "c3 r4 w2"}, {"rrwrwc", 1, "w2"},
+		// Two of three ordinary seats would leave one beside a wheelchair place alone.
+		{"rrrwcrr", 0, "r5 r6"},
+	} {
+		wish := seatmap.Wish{Quantity: tc.n, Accessible: true}
+		if tc.n == 0 {
+			wish = seatmap.Wish{Quantity: 2}
+		}
+		got := rowOf(t, tc.marks).Best(func(int) bool { return true }, wish, 1, 1)
+		if len(got) != 1 || !sameSeats(got[0], strings.Fields(tc.want)) {
+			t.Errorf("%s, %d: %v, want %s", tc.marks, tc.n, got, tc.want)
+		}
+	}
+}
+
+func sameSeats(got []usher.SeatID, want []string) bool {
+	var ids []string
+	for _, id := range got {
+		ids = append(ids, string(id))
+	}
+	return slices.Equal(slices.Sorted(slices.Values(ids)), slices.Sorted(slices.Values(want)))
+}
+
+// Two seats that stand closer than the others of their row make no aisles.
+func TestBestBesideNarrowGap(t *testing.T) {
+	for _, last := range []int{95, 90} {
+		got := rowOf(t, "rrrrrrrrrwc", 0, 10, 20, 30, 40, 50, 60, 70, 80, 90, last).Best(func(int) bool { return true }, seatmap.Wish{Quantity: 4}, 1, 1)
+		if len(got) != 1 {
+			t.Errorf("nine ordinary seats are free, four together: %v", got)
+		}
+	}
+}

@@ -109,7 +109,7 @@ func TestUnknownStaysUnknown(t *testing.T) {
 			l := h.through(proxy.URL())
 			a := usher.NewAccountID()
 			lost := proxy.Arm("commit", 1, pgproxy.SwallowAnswer())
-			away := proxy.ArmFrom("from event_ledger l", 2, pgproxy.Refuse(state))
+			away := proxy.Arm("SELECT EXISTS (SELECT FROM outbox", 0, pgproxy.Refuse(state))
 			_, err := l.PlaceHold(t.Context(), placing(a, "k", seatIDs(0)...))
 			wantCode(t, err, usher.CodeUnknown)
 			if lost.Fired() != 1 || away.Fired() == 0 {
@@ -141,7 +141,7 @@ func TestAbortedStatements(t *testing.T) {
 		"fence":          "UPDATE event_ledger SET seq",
 		"commit":         "commit",
 	} {
-		for _, state := range []string{"40P01", "40001"} {
+		for _, state := range []string{"40P01", "40001", "25P03"} {
 			t.Run(name+" "+state, func(t *testing.T) {
 				a := usher.NewAccountID()
 				f := proxy.Arm(sql, 1, pgproxy.Refuse(state))

@@ -56,8 +56,6 @@ type Fault struct {
 	proxy *Proxy
 	sql   string
 	pass  int64
-	// on says that later passes meet it, too.
-	on    bool
 	do    Action
 	seen  atomic.Int64
 	fired atomic.Int64
@@ -66,15 +64,7 @@ type Fault struct {
 // Arm makes the pass-th execution of a statement that contains sql, in any case,
 // meet the action; 1 is the first, 0 is every one.
 func (p *Proxy) Arm(sql string, pass int, do Action) *Fault {
-	return p.arm(&Fault{proxy: p, sql: strings.ToLower(sql), pass: int64(pass), on: pass == 0, do: do})
-}
-
-// ArmFrom is Arm for the pass-th execution and every one after it.
-func (p *Proxy) ArmFrom(sql string, pass int, do Action) *Fault {
-	return p.arm(&Fault{proxy: p, sql: strings.ToLower(sql), pass: int64(pass), on: true, do: do})
-}
-
-func (p *Proxy) arm(f *Fault) *Fault {
+	f := &Fault{proxy: p, sql: strings.ToLower(sql), pass: int64(pass), do: do}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.faults = append(p.faults, f)
@@ -106,7 +96,7 @@ func (p *Proxy) meet(sql string) (Action, bool) {
 		if !strings.Contains(sql, f.sql) {
 			continue
 		}
-		if n := f.seen.Add(1); n == f.pass || f.on && n > f.pass {
+		if n := f.seen.Add(1); f.pass == 0 || n == f.pass {
 			f.fired.Add(1)
 			return f.do, true
 		}
