@@ -54,7 +54,11 @@ type Report struct {
 // Clean reports whether nothing was found.
 func (r *Report) Clean() bool { return r.Violations == 0 }
 
-const sqlEvents = `SELECT event_id FROM event_ledger ORDER BY event_id`
+// sqlEvents finds an event by what is left of it: one without a ledger is a finding, not
+// an event less.
+const sqlEvents = `
+SELECT event_id FROM event_ledger UNION SELECT event_id FROM event_rules UNION SELECT event_id FROM outbox_cursor
+ORDER BY event_id`
 
 // Run audits every event of the given shards, or only the named events. It fails
 // when a check could not be carried out, and with CodeNotFound when a named event

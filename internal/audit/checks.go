@@ -11,10 +11,10 @@ var checks = []check{
 	{"pending_seat_has_order", "Every pending seat points to an order that is being paid for or given up, with the same hold.", query(sqlPendingSeat)},
 	{"held_seat_has_hold", "Every held seat belongs to a hold of its event, names its deadline, and that hold is live or past its deadline.", query(sqlHeldSeat)},
 	{"live_hold_owns_its_seats", "A live hold owns all its seats, in the state that its own state says.", query(sqlLiveHold)},
-	{"order_matches_hold", "An order and its hold agree on event, account, amount and on how far they are.", query(sqlOrderHold)},
-	{"order_total", "An order's total is the sum of its lines, at the prices of its price version, and its hold's amount.", query(sqlOrderTotal)},
-	{"outbox_without_holes", "The outbox is numbered from 1 to the ledger's number without holes.", query(sqlOutboxHoles)},
-	{"outbox_replays_to_seats", "Replaying the outbox gives exactly today's seats; no expiry or release changed anything but its own hold's seats.", replay},
+	{"order_matches_hold", "An order and its hold agree on event, account, amount and on how far they are; a hold that is paid for or bought has an order.", query(sqlOrderHold)},
+	{"order_total", "An order's total is the sum of its lines, of its hold's tiers at the prices of its price version, and its hold's amount.", query(sqlOrderTotal)},
+	{"outbox_without_holes", "Each event has a ledger, and its outbox is numbered from 1 to the ledger's number without holes.", query(sqlOutboxHoles)},
+	{"outbox_replays_to_seats", "Replaying the outbox gives exactly today's seats and buckets; no expiry or release changed anything but its own hold's seats, and moving places made none.", replay},
 	{"buckets_add_up", "Of every bucket, what live holds have is held and what sold orders have is sold.", query(sqlBuckets)},
 	{"purchase_limit", "No account holds, pays for and owns more places than the highest limit that was in force.", query(sqlLimit)},
 	{"one_live_order_per_hold", "A hold has one order.", query(sqlOrdersPerHold)},
@@ -22,9 +22,12 @@ var checks = []check{
 	{"captured_is_total", "What was captured is the order's total, once, and only captured or free orders are marked captured.", query(sqlCaptured)},
 	{"authorization_settled", "Each authorization is captured, given up, or pending with a reason.", query(sqlAuthorizationSettled)},
 	{"no_live_money_on_freed_seats", "No order whose seats went back may still hold a live authorization without a void on its way.", query(sqlFreedMoney)},
+	{"order_has_its_payment", "An order's payment operations are those that its state asks for, of its amount, and no payment of a provider belongs to two orders.", query(sqlOrderPayments)},
 	{"operation_has_work", "No payment operation is open without a next look or a place among the parked.", query(sqlIdleOperation)},
 	{"ticket_per_place", "Each captured order that the ticket issuer has passed has exactly one ticket per place, and no ticket lacks its order.", tickets},
-	{"one_redemption_per_code", "A code has one redemption exactly when it was claimed, and none is back in unused.", query(sqlRedemptions)},
+	{"ticket_follows_order", "No ticket of a cancelled order opens a gate, and none of another order was voided before it was scanned.", query(sqlTicketOrder)},
+	{"codes_told_apart", "No two codes of a pool have one text, and no transaction of a device redeemed two codes.", query(sqlCodeTexts)},
+	{"one_redemption_per_code", "A code has one redemption exactly when it was claimed, which says the same as the code, and none is back in unused.", query(sqlRedemptions)},
 	{"one_meaning_per_key", "A key stands for one result, and a granted checkout names an order of the same account and event.", keys},
 }
 
@@ -121,14 +124,20 @@ WHERE o.event_id = $1
             WHEN 'cancelled' THEN h.status = 'confirmed'
             WHEN 'voided' THEN h.status = 'released'
             ELSE h.status IN ('expired', 'released')
-        END)`
+        END)
+UNION ALL
+SELECT h.hold_id::text, format('%s, and has no order', h.status)
+FROM hold h LEFT JOIN orders o USING (hold_id)
+WHERE h.event_id = $1 AND h.status IN ('payment_pending', 'confirmed') AND o.order_id IS NULL`
 
 	sqlOrderTotal = `
 SELECT o.order_id::text, format('total %s, lines %s', o.amount_minor, l.total)
 FROM orders o
+LEFT JOIN hold h USING (hold_id)
 CROSS JOIN LATERAL (
     SELECT coalesce(sum(l.amount_minor), 0) AS total, count(*) AS places,
-        count(*) FILTER (WHERE p.amount_minor IS DISTINCT FROM l.amount_minor) AS mispriced,
+        count(*) FILTER (WHERE p.amount_minor IS DISTINCT FROM l.amount_minor
+            OR l.tier_id <> h.tier_ids[array_position(h.seat_ids, l.seat_id)]) AS mispriced,
         count(*) FILTER (WHERE l.account_id <> o.account_id OR l.event_id <> o.event_id
             OR l.state <> CASE o.status
                 WHEN 'confirmed' THEN 'sold'
@@ -140,7 +149,6 @@ CROSS JOIN LATERAL (
     FROM order_line l
     LEFT JOIN price_version p ON p.event_id = l.event_id AND p.price_version = o.price_version AND p.tier_id = l.tier_id
     WHERE l.order_id = o.order_id) l
-LEFT JOIN hold h ON h.hold_id = o.hold_id
 WHERE o.event_id = $1
     AND (l.total <> o.amount_minor OR l.mispriced > 0 OR l.strange > 0 OR l.places IS DISTINCT FROM h.places)`
 
@@ -162,7 +170,9 @@ SELECT l.event_id::text, format('ledger at %s, outbox has %s rows from %s to %s'
 FROM event_ledger l
 CROSS JOIN LATERAL (
     SELECT count(*) AS n, coalesce(min(seq), 1) AS first, coalesce(max(seq), 0) AS last FROM outbox WHERE event_id = l.event_id) o
-WHERE l.event_id = $1 AND (o.n <> l.seq OR o.first <> 1 OR o.last <> l.seq)`
+WHERE l.event_id = $1 AND (o.n <> l.seq OR o.first <> 1 OR o.last <> l.seq)
+UNION ALL
+SELECT $1::text, 'the event has no ledger row' WHERE NOT EXISTS (SELECT FROM event_ledger WHERE event_id = $1)`
 
 	sqlLimit = `
 SELECT account_id::text, format('%s places, limit %s', sum(places), max(r.purchase_limit_highest))
@@ -238,8 +248,27 @@ WHERE event_id = $1 AND settled_at IS NULL AND next_at IS NULL AND parked_at IS 
 SELECT coalesce(c.ticket_id, r.ticket_id)::text, format('code %s, redemption %s', coalesce(c.status, 'missing'), coalesce(r.redemption_id::text, 'none'))
 FROM (SELECT ticket_id, status, redemption_id FROM code WHERE event_id = $1) c
 FULL JOIN (
-    SELECT ticket_id, max(redemption_id::text)::uuid AS redemption_id, count(*) AS n FROM redemption WHERE event_id = $1 GROUP BY ticket_id) r
+    SELECT ticket_id, max(redemption_id::text)::uuid AS redemption_id, count(*) AS n, max(result) AS result
+    FROM redemption WHERE event_id = $1 GROUP BY ticket_id) r
     ON r.ticket_id = c.ticket_id
 WHERE c.ticket_id IS NULL OR r.n > 1 OR c.redemption_id IS DISTINCT FROM r.redemption_id
+    OR CASE c.status
+        WHEN 'processing' THEN r.result IS NOT NULL
+        WHEN 'used' THEN coalesce(r.result, '') NOT IN ('admitted', 'dispensed')
+        WHEN 'abnormal' THEN coalesce(r.result, 'admitted') IN ('admitted', 'dispensed')
+    END
     OR (r.ticket_id IS NOT NULL) <> (c.status IN ('processing', 'used', 'abnormal') OR c.status = 'voided' AND c.redemption_id IS NOT NULL)`
+
+	sqlTicketOrder = `
+SELECT c.ticket_id::text, format('ticket %s, order %s', c.status, o.status)
+FROM code c JOIN orders o USING (order_id)
+WHERE c.event_id = $1
+    AND (o.status = 'cancelled' AND c.status = 'unused' OR o.status <> 'cancelled' AND c.status = 'voided' AND c.redemption_id IS NULL)`
+
+	sqlCodeTexts = `
+SELECT min(ticket_id::text), format('%s codes of one text', count(*)) FROM code
+WHERE event_id = $1 GROUP BY pool_id, code HAVING count(*) > 1
+UNION ALL
+SELECT device_id::text, format('transaction %s redeemed %s codes', transaction_id, count(*)) FROM redemption
+WHERE event_id = $1 GROUP BY device_id, transaction_id HAVING count(*) > 1`
 )

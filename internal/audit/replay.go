@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -21,7 +22,7 @@ JOIN seat_inventory s ON s.event_id = l.event_id
 WHERE l.event_id = $1`
 
 	sqlOutboxPage = `
-SELECT seq, type, payload FROM outbox WHERE event_id = $1 AND seq > $2 AND seq <= $3 ORDER BY seq LIMIT $4`
+SELECT seq, type, cause, payload FROM outbox WHERE event_id = $1 AND seq > $2 AND seq <= $3 ORDER BY seq LIMIT $4`
 )
 
 // seatPosition is where a seat stands after some entry.
@@ -37,6 +38,7 @@ type seatPosition struct {
 type entry struct {
 	seq     int64
 	kind    string
+	cause   string
 	payload struct {
 		Hold    string `json:"holdId"`
 		Buckets []struct {
@@ -183,7 +185,7 @@ func readPage(ctx context.Context, pool reader, event usher.EventID, after, last
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (*entry, error) {
 		e := &entry{}
 		var raw []byte
-		if err := row.Scan(&e.seq, &e.kind, &raw); err != nil {
+		if err := row.Scan(&e.seq, &e.kind, &e.cause, &raw); err != nil {
 			return nil, err
 		}
 		if err := json.Unmarshal(raw, &e.payload); err != nil {
@@ -202,9 +204,10 @@ type bucketPosition struct {
 func (b bucketPosition) capacity() int { return b.available + b.held + b.sold }
 
 // count plays an entry's buckets: versions go up one by one, and only a change of
-// capacity changes how many places there are.
+// capacity changes how many places there are. What a bucket had before its first entry
+// no entry says.
 func (e *entry) count(at map[string]bucketPosition, report func(subject, format string, args ...any)) {
-	moved := 0
+	moved, all := 0, true
 	for _, c := range e.payload.Buckets {
 		key := fmt.Sprintf("%s/%d", c.Tier, c.Bucket)
 		was, seen := at[key]
@@ -215,9 +218,10 @@ func (e *entry) count(at map[string]bucketPosition, report func(subject, format 
 		if seen {
 			moved += now.capacity() - was.capacity()
 		}
+		all = all && seen
 		at[key] = now
 	}
-	if moved != 0 && e.kind != "capacity_moved" {
+	if moved != 0 && (e.kind != "capacity_moved" || all && strings.HasPrefix(e.cause, "MoveCapacity ")) {
 		report(fmt.Sprint("entry ", e.seq), "%s changed the capacity by %d", e.kind, moved)
 	}
 }

@@ -127,7 +127,7 @@ func TestUnknownStaysUnknown(t *testing.T) {
 // What PostgreSQL aborts is run again; what it aborts every time is "busy", for
 // it is certain that nothing happened. It is never an error of the server.
 func TestAbortedStatements(t *testing.T) {
-	h := newHall(t, 40, nil)
+	h := newHall(t, 60, nil)
 	proxy := pgproxy.Start(t, h.url)
 	l := h.through(proxy.URL())
 	seat := 0
