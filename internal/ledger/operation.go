@@ -12,12 +12,13 @@ import (
 )
 
 // Operations gives access to payment operations, for checkout.
-func (l *Ledger) Operations() *Operations { return &Operations{homes: l.homes} }
+func (l *Ledger) Operations() *Operations { return &Operations{ledger: l, homes: l.homes} }
 
 // Operations reads payment operations and records what was learned about them
 // short of a decision: everything here leaves seats and orders as they are.
 type Operations struct {
-	homes *pg.Homes
+	ledger *Ledger
+	homes  *pg.Homes
 }
 
 const (
@@ -102,8 +103,13 @@ func (o *Operations) Learn(ctx context.Context, id usher.OperationID, n Learned)
 	}
 	var out Operation
 	err = pg.InTx(ctx, pool, func(tx pgx.Tx) error {
-		op, err := scanOperation(tx.QueryRow(ctx, sqlLockOperation, id))
-		if err != nil {
+		var op *operation
+		b := o.ledger.homeBatch(id.Event())
+		b.Queue(sqlLockOperation, id).QueryRow(func(row pgx.Row) (err error) {
+			op, err = scanOperation(row)
+			return err
+		})
+		if err := tx.SendBatch(ctx, b).Close(); err != nil {
 			return notFound(err, errNoOperation)
 		}
 		if err := op.learn(n); err != nil {

@@ -340,11 +340,27 @@ func TestRulesVersionFences(t *testing.T) {
 // A database whose epoch is older than one this process has seen is refused.
 func TestOlderEpochRefused(t *testing.T) {
 	h := newHall(t, 10, nil)
+	o := h.mustBegin(h.mustPlace(usher.NewAccountID(), "p", seatID(5)), "c")
 	h.exec(h.pool, `UPDATE event_ledger SET epoch = 5`)
 	h.mustPlace(usher.NewAccountID(), "k", seatIDs(0)...)
 	h.exec(h.pool, `UPDATE event_ledger SET epoch = 4`)
 	_, err := h.place(usher.NewAccountID(), "k", seatIDs(1)...)
 	wantCode(t, err, usher.CodeUnavailable)
+	// Nor does anything else write to it, or believe it.
+	_, err = h.Operations().Learn(t.Context(), o.Authorization.ID, ledger.Learned{Sent: true, Reference: "pi_1"})
+	wantCode(t, err, usher.CodeUnavailable)
+	_, err = h.ChangeRules(t.Context(), testEvent, func(r *usher.Rules) { r.PurchaseLimit = 1 })
+	wantCode(t, err, usher.CodeUnavailable)
+	wantCode(t, h.SetPrices(t.Context(), testEvent, nil), usher.CodeUnavailable)
+	wantCode(t, h.BlockAccount(t.Context(), testEvent, usher.NewAccountID(), true), usher.CodeUnavailable)
+	_, err = h.Order(t.Context(), o.ID)
+	wantCode(t, err, usher.CodeUnavailable)
+	var written int
+	h.scan(`SELECT count(*) FROM payment_operation WHERE sent_at IS NOT NULL`, &written)
+	if written != 0 {
+		t.Error("a demoted primary was told that money is asked for")
+	}
+	h.exec(h.pool, `UPDATE event_ledger SET epoch = 5`)
 	h.wantSeat(seatID(1), usher.SeatAvailable, usher.HoldID{})
 }
 

@@ -172,6 +172,9 @@ func (l *Ledger) readOnce(ctx context.Context, event usher.EventID, queue func(*
 	if err := pool.SendBatch(ctx, &b.Batch).Close(); err != nil {
 		return notFound(pg.Unavailable(fmt.Errorf("read %s: %w", event, err)), errNoEvent)
 	}
+	if err := l.checkEpoch(event, s.epoch); err != nil {
+		return err
+	}
 	if s.prices, err = l.prices.get(ctx, pool, event, s.epoch, s.rulesVersion); err != nil {
 		return pg.Unavailable(err)
 	}

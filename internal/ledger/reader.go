@@ -137,6 +137,9 @@ func (l *Ledger) readEvent(ctx context.Context, pool *pgxpool.Pool, r Reader, ev
 			if err != nil {
 				return fmt.Errorf("lock cursor: %w", err)
 			}
+			if err := tx.SendBatch(ctx, l.homeBatch(event)).Close(); err != nil {
+				return fmt.Errorf("check epoch: %w", err)
+			}
 			entries, upto, err := r.next(ctx, tx, event, cursor)
 			if err != nil {
 				return err

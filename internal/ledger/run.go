@@ -325,6 +325,20 @@ func (l *Ledger) checkEpoch(event usher.EventID, epoch int64) error {
 	return nil
 }
 
+// homeBatch begins a batch with the check of the event's epoch, for what is not
+// written by a group.
+func (l *Ledger) homeBatch(event usher.EventID) *pgx.Batch {
+	b := &pgx.Batch{}
+	b.Queue(sqlReadEpoch, event).QueryRow(func(row pgx.Row) error {
+		var epoch int64
+		if err := row.Scan(&epoch); err != nil {
+			return err
+		}
+		return l.checkEpoch(event, epoch)
+	})
+	return b
+}
+
 // readKeys is trip 0: what is due, and the immutable columns of what the
 // commands name, give the rows to lock.
 func readKeys(ctx context.Context, tx pgx.Tx, run run) (*keySet, error) {

@@ -287,9 +287,12 @@ func (l *Ledger) ChangeRules(ctx context.Context, event usher.EventID, change fu
 	}
 	var rules usher.Rules
 	err = pg.InTx(ctx, pool, func(tx pgx.Tx) error {
-		_, _, was, _, err := scanLedger(tx.QueryRow(ctx, sqlLockRules, event))
+		epoch, _, was, _, err := scanLedger(tx.QueryRow(ctx, sqlLockRules, event))
 		if err != nil {
 			return notFound(err, errNoEvent)
+		}
+		if err := l.checkEpoch(event, epoch); err != nil {
+			return err
 		}
 		rules = was
 		change(&rules)
@@ -319,9 +322,12 @@ func (l *Ledger) SetPrices(ctx context.Context, event usher.EventID, tiers []Tie
 		return err
 	}
 	return pg.InTx(ctx, pool, func(tx pgx.Tx) error {
-		_, _, rules, _, err := scanLedger(tx.QueryRow(ctx, sqlLockRules, event))
+		epoch, _, rules, _, err := scanLedger(tx.QueryRow(ctx, sqlLockRules, event))
 		if err != nil {
 			return notFound(err, errNoEvent)
+		}
+		if err := l.checkEpoch(event, epoch); err != nil {
+			return err
 		}
 		known, err := readPrices(ctx, tx, event)
 		if err != nil {
@@ -366,15 +372,18 @@ INSERT INTO account_usage (event_id, account_id, blocked) VALUES ($1, $2, $3)
 ON CONFLICT (event_id, account_id) DO UPDATE SET blocked = excluded.blocked`
 
 // BlockAccount forbids or allows an account to buy at one event. It waits for
-// the account's commands in flight; what they decided stands.
+// the account's commands in flight; what they decided stands. It fails with
+// CodeNotFound.
 func (l *Ledger) BlockAccount(ctx context.Context, event usher.EventID, account usher.AccountID, blocked bool) error {
 	pool, err := l.homes.Shard(ctx, event)
 	if err != nil {
 		return err
 	}
 	return pg.InTx(ctx, pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, sqlBlockAccount, event, account, blocked); err != nil {
-			return fmt.Errorf("block account: %w", err)
+		b := l.homeBatch(event)
+		b.Queue(sqlBlockAccount, event, account, blocked)
+		if err := tx.SendBatch(ctx, b).Close(); err != nil {
+			return notFound(fmt.Errorf("block account: %w", err), errNoEvent)
 		}
 		return nil
 	})

@@ -170,6 +170,8 @@ SELECT EXISTS (
 
 	sqlLockLedger = `SELECT 1 FROM event_ledger WHERE event_id = $1 FOR NO KEY UPDATE`
 
+	sqlReadEpoch = `SELECT epoch FROM event_ledger WHERE event_id = $1`
+
 	sqlHasEntry = `SELECT EXISTS (SELECT FROM outbox WHERE event_id = $1 AND seq = $2 AND operation_id = $3)`
 
 	// The clock is read last, after every lock is held: now() would be the start
