@@ -26,10 +26,10 @@ const (
 // lease lives with the rooms: the directory may be away when a sale opens.
 func (c *Catalog) runOpener(ctx context.Context) {
 	_ = work.Leader(ctx, c.homes.Room, "catalog.opener", func(ctx context.Context) error {
-		done := map[usher.EventID]bool{}
+		opened, closed := map[usher.EventID]bool{}, map[overSale]bool{}
 		for {
-			next := c.openAll(ctx, done)
-			c.closeAll(ctx)
+			next := c.openAll(ctx, opened)
+			c.closeAll(ctx, closed)
 			t := time.NewTimer(next)
 			select {
 			case <-ctx.Done():
@@ -69,21 +69,34 @@ func (c *Catalog) openAll(ctx context.Context, done map[usher.EventID]bool) time
 	return next
 }
 
+// sqlOverSales finds sales to close, and those closed of late, whose room a crash may
+// have left open.
 const sqlOverSales = `
-SELECT event_id FROM event_rules
-WHERE sale_closes_at <= clock_timestamp() AND sale IN ('scheduled', 'open', 'paused')`
+SELECT event_id, sale_closes_at FROM event_rules
+WHERE sale_closes_at <= clock_timestamp()
+    AND (sale IN ('scheduled', 'open', 'paused') OR sale = 'closed' AND sale_closes_at > clock_timestamp() - interval '1 hour')`
 
-// closeAll closes the sales whose end has passed by their home's clock, as an
-// operator would: the ledger refuses their holds already, and nobody is to wait for
-// that in a queue.
-func (c *Catalog) closeAll(ctx context.Context) {
+// overSale is a sale whose end has passed by its home's clock.
+type overSale struct {
+	Event usher.EventID
+	End   time.Time
+}
+
+// closeAll closes the sales whose end has passed, as an operator would: the ledger
+// refuses their holds already, and nobody is to wait for that in a queue. done
+// remembers those with nothing left to close, for this leader.
+func (c *Catalog) closeAll(ctx context.Context, done map[overSale]bool) {
 	for _, shard := range c.homes.Shards() {
 		rows, err := shard.Pool.Query(ctx, sqlOverSales)
 		if err == nil {
-			var over []usher.EventID
-			if over, err = pgx.CollectRows(rows, pgx.RowTo[usher.EventID]); err == nil {
-				for _, id := range over {
-					err = errors.Join(err, c.closeOver(ctx, id))
+			var over []overSale
+			if over, err = pgx.CollectRows(rows, pgx.RowToStructByPos[overSale]); err == nil {
+				for _, o := range over {
+					if !done[o] {
+						var closeErr error
+						done[o], closeErr = c.closeOver(ctx, o)
+						err = errors.Join(err, closeErr)
+					}
 				}
 			}
 		}
@@ -93,15 +106,38 @@ func (c *Catalog) closeAll(ctx context.Context) {
 	}
 }
 
-// closeOver closes one sale that is over. An event whose publication is unfinished
-// is nobody's yet.
-func (c *Catalog) closeOver(ctx context.Context, id usher.EventID) error {
-	own, cancel := context.WithTimeout(ctx, openTimeout)
+// closeOver closes one sale that is over, the ledger first: under its lock it shows
+// whether an operator has moved the end meanwhile, and a closed sale has no way back. An
+// event whose publication is unfinished is nobody's yet. done says that nothing is left
+// to do for this end.
+func (c *Catalog) closeOver(ctx context.Context, o overSale) (done bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	if err := c.Close(own, id); err != nil && usher.CodeOf(err) != usher.CodeStateConflict {
-		return fmt.Errorf("close %s: %w", id, err)
+	e, err := c.published(ctx, o.Event)
+	switch {
+	case usher.CodeOf(err) == usher.CodeStateConflict:
+		return false, nil
+	case err != nil:
+		return false, err
 	}
-	return nil
+	closed := false
+	rules, err := c.ledger.ChangeRules(ctx, o.Event, func(r *usher.Rules) {
+		if r.SaleClosesAt != nil && r.SaleClosesAt.Equal(o.End) && r.Sale != usher.SaleCancelled && r.Sale != usher.SaleClosed {
+			r.Sale, closed = usher.SaleClosed, true
+		}
+	})
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("close sale of %s: %w", o.Event, err)
+	case closed:
+		c.log.InfoContext(ctx, "sale", "event", o.Event, "to", usher.SaleClosed, "ended", o.End)
+	case rules.Sale != usher.SaleClosed:
+		return true, nil
+	}
+	if err := c.moveRoom(ctx, e, usher.QueueClosed); err != nil {
+		return false, fmt.Errorf("close room of %s: %w", o.Event, err)
+	}
+	return true, nil
 }
 
 const sqlShardNow = `SELECT clock_timestamp()`

@@ -181,8 +181,36 @@ func TestClosesByItself(t *testing.T) {
 	h.run()
 	h.until(open.ID, usher.SaleClosed)
 	h.until(paused.ID, usher.SaleClosed)
+	h.untilRoom(open.ID, usher.QueueClosed)
+	h.untilRoom(paused.ID, usher.QueueClosed)
 	h.wantSale(open.ID, usher.SaleClosed, usher.QueueClosed)
 	h.wantSale(lasting.ID, usher.SaleOpen, usher.QueueOpen)
+}
+
+// An operator gives a sale another hour in the moment in which it is found to be over:
+// it stays open. And a crash between ledger and room leaves nobody in a queue for nothing.
+func TestExtendedAtTheLastMoment(t *testing.T) {
+	h := newHouse(t)
+	ctx := t.Context()
+	e := h.published(concert())
+	if err := h.Open(ctx, e.ID); err != nil {
+		t.Fatalf("open: %v", err)
+	}
+	ends := func(at time.Time, sale usher.SaleStatus) {
+		t.Helper()
+		if _, err := h.ledger.ChangeRules(ctx, e.ID, func(r *usher.Rules) { r.SaleClosesAt, r.Sale = &at, sale }); err != nil {
+			t.Fatalf("rules: %v", err)
+		}
+	}
+	over := h.databaseNow()
+	ends(over.Add(time.Hour), usher.SaleOpen)
+	if err := h.CloseOver(ctx, e.ID, over); err != nil {
+		t.Fatalf("close: %v", err)
+	}
+	h.wantSale(e.ID, usher.SaleOpen, usher.QueueOpen)
+	ends(over, usher.SaleClosed)
+	h.run()
+	h.untilRoom(e.ID, usher.QueueClosed)
 }
 
 // databaseNow is the time that counts.
@@ -210,8 +238,8 @@ func (h *house) until(id usher.EventID, sale usher.SaleStatus) time.Time {
 	}
 }
 
-// untilOpen waits for the room to be open.
-func (h *house) untilOpen(id usher.EventID) {
+// untilRoom waits for the room to be in the phase.
+func (h *house) untilRoom(id usher.EventID, phase usher.QueuePhase) {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(h.t.Context(), time.Minute)
 	defer cancel()
@@ -220,7 +248,7 @@ func (h *house) untilOpen(id usher.EventID) {
 		if err != nil {
 			h.t.Fatalf("status: %v", err)
 		}
-		if s.Phase == usher.QueueOpen {
+		if s.Phase == phase {
 			return
 		}
 	}
@@ -247,7 +275,7 @@ func TestOpensByItself(t *testing.T) {
 	if at.Before(opens) {
 		t.Errorf("opened %v early", opens.Sub(at))
 	}
-	h.untilOpen(e.ID)
+	h.untilRoom(e.ID, usher.QueueOpen)
 	h.directory.Mend()
 }
 
@@ -276,7 +304,7 @@ func TestOpenerConverges(t *testing.T) {
 	}
 	fresh := h.again()
 	fresh.run()
-	h.untilOpen(half.ID)
+	h.untilRoom(half.ID, usher.QueueOpen)
 	h.wantSale(e.ID, usher.SalePaused, usher.QueuePaused)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strconv"
 	"time"
 
 	"usher/internal/fault"
@@ -34,7 +35,7 @@ func (r *run) ask(ctx context.Context, d do) (evidence, error) {
 		return r.answer(ctx, callVoid, func() payment.Outcome { return r.p.Void(ctx, voidRequest(r.v.auth, stepKey(r.v.op))) }), nil
 	case doRefund:
 		return r.answer(ctx, callRefund, func() payment.Outcome {
-			return r.p.Refund(ctx, payment.RefundRequest{OperationID: r.v.op.ID, OrderID: r.v.op.Order, Money: r.v.auth.Amount, Key: r.v.op.Key, Reference: r.v.auth.Reference})
+			return r.p.Refund(ctx, r.refundRequest())
 		}), nil
 	case doCapture:
 		return r.capture(ctx)
@@ -92,6 +93,10 @@ func (r *run) lookup(ctx context.Context) evidence {
 	begin := time.Now()
 	s := r.p.Lookup(ctx, r.v.auth.Reference)
 	e := ofSnapshot(s, r.v.auth)
+	if e.fact == factPartlyRefunded {
+		r.v.rest = s.AmountReceived
+		r.v.rest.AmountMinor -= s.AmountRefunded.AmountMinor
+	}
 	kind := payment.Approved
 	if e.fact == factUnknown {
 		kind = payment.Unknown
@@ -106,6 +111,18 @@ func authorizeRequest(c *Checkout, v view) payment.AuthorizeRequest {
 		OperationID: v.op.ID, OrderID: v.op.Order, Money: v.op.Amount, Key: v.op.Key, Reference: v.op.Reference,
 		PaymentMethodToken: v.op.MethodToken, ReturnURL: c.cfg.ReturnURL(v.op.Order),
 	}
+}
+
+// refundRequest asks for everything, or for what a look-up has found to be left. Each
+// amount has a key of its own: the provider takes one key for one request.
+func (r *run) refundRequest() payment.RefundRequest {
+	op := r.v.op
+	req := payment.RefundRequest{OperationID: op.ID, OrderID: op.Order, Money: r.v.auth.Amount, Key: op.Key, Reference: r.v.auth.Reference}
+	if r.v.rest.AmountMinor > 0 {
+		r.v.restAsked = true
+		req.Money, req.Key = r.v.rest, op.Key+".rest."+strconv.FormatInt(r.v.rest.AmountMinor, 10)
+	}
+	return req
 }
 
 func voidRequest(auth ledger.Operation, key string) payment.VoidRequest {

@@ -23,6 +23,10 @@ type view struct {
 	// asked: this run has already sent the call that changes something, so what
 	// comes next is a look, not another send.
 	asked bool
+	// rest is what a look-up found to be left of a capture of which a part was given back
+	// by other hands; restAsked that this run has asked for it.
+	rest      usher.Money
+	restAsked bool
 }
 
 // do is what to do next.
@@ -323,8 +327,13 @@ func decideVoid(v view, e *evidence) step {
 	switch e.fact {
 	case factClosed, factRefunded:
 		return step{do: doFinishVoid, reason: e.code}
-	case factCaptured, factPartlyRefunded:
+	case factCaptured:
 		if e.call != callRefund && !(e.call == callLookup && v.asked) {
+			return step{do: doRefund}
+		}
+	case factPartlyRefunded:
+		// The rest is asked for once a look-up has said how much it is.
+		if e.call == callLookup && !v.restAsked {
 			return step{do: doRefund}
 		}
 	case factCreated, factDeclined:
