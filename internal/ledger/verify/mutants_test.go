@@ -82,7 +82,7 @@ var mutants = []mutant{
 	{name: "checkout of a hold that lost its seats", tests: "TestClockBackAfterTakeover", here: true, edits: []edit{{"decide_order.go",
 		"if h.Status == usher.HoldHeld && !s.owns(h) {", "if false {"}}},
 	{name: "unknown COMMIT run again", tests: "TestLostAnswers", edits: []edit{{"run.go",
-		"if committed {", "if false {"}}},
+		"if committed {", "if committed && false {"}}},
 	{name: "unknown COMMIT taken for none", tests: "TestZombieOutlivesLockTimeout|TestUnknownStaysUnknown", here: true, edits: []edit{{"outcome.go",
 		"b.Queue(sqlLockLedger, r.event)", ""}}},
 	{name: "one panic for the whole group", tests: "TestDamagedOrder", edits: []edit{{"run.go",
