@@ -39,7 +39,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Name: "usher_ledger_commands_total", Help: "Commands decided, by command and result (ok or the code of the refusal).",
 		}, []string{"command", "result"}),
 		reruns: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "usher_ledger_group_reruns_total", Help: "Groups run again, by reason: stale, aborted, lock_timeout, more_due (holds to free before a count), lapsed (a count was too low and holds lapsed meanwhile), turn (another group of the event commits), commit_unknown (run again only if nothing was committed).",
+			Name: "usher_ledger_group_reruns_total", Help: "Groups run again, by reason: stale, aborted, cut (the connection ended), lock_timeout, more_due (holds to free before a count), lapsed (a count was too low and holds lapsed meanwhile), turn (another group of the event commits), commit_unknown (run again only if nothing was committed).",
 		}, []string{"reason"}),
 		expired: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "usher_ledger_holds_expired_total", Help: "Holds expired by deadline.",

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -496,5 +497,27 @@ func TestReaderOfTypes(t *testing.T) {
 	reader.Types = append(reader.Types, ledger.EntryHoldPlaced)
 	if err := h.RunReader(t.Context(), reader); err == nil {
 		t.Error("a reader of entries that have no index runs")
+	}
+}
+
+// Hold time and grace are what buyers were told: they are fixed once the sale has opened,
+// also while it is paused.
+func TestHoldTimeIsFrozen(t *testing.T) {
+	h := newHall(t, 10, func(r *usher.Rules) { r.Sale = usher.SaleScheduled })
+	change := func(c func(*usher.Rules)) error {
+		_, err := h.ChangeRules(t.Context(), testEvent, c)
+		return err
+	}
+	longer := func(r *usher.Rules) { r.HoldTime += time.Minute }
+	graceful := func(r *usher.Rules) { r.Grace += time.Minute }
+	if err := errors.Join(change(longer), change(graceful)); err != nil {
+		t.Fatalf("before the sale: %v", err)
+	}
+	for _, sale := range []usher.SaleStatus{usher.SaleOpen, usher.SalePaused} {
+		if err := change(func(r *usher.Rules) { r.Sale, r.PurchaseLimit = sale, 4 }); err != nil {
+			t.Fatal(err)
+		}
+		wantCode(t, change(longer), usher.CodeStateConflict)
+		wantCode(t, change(graceful), usher.CodeStateConflict)
 	}
 }

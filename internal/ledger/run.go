@@ -95,11 +95,12 @@ func (l *Ledger) settle(ctx context.Context, r run) {
 }
 
 // runUntilSettled runs the group again where that is safe and may help: after a
-// deadlock or serialization failure, with skipped locks after a lock timeout, under
+// deadlock or serialization failure, once after the connection was cut, with skipped locks after a lock timeout, under
 // fresh rules when the writer was stale, and after a COMMIT without an answer, once it
 // is known that nothing was committed.
 func (l *Ledger) runUntilSettled(ctx context.Context, r run) {
 	var aborted, stale int
+	var cut bool
 	var lost *lostCommit
 	for {
 		err := l.runOnce(ctx, r)
@@ -131,6 +132,9 @@ func (l *Ledger) runUntilSettled(ctx context.Context, r run) {
 			aborted++
 			l.metrics.reruns.WithLabelValues("aborted").Inc()
 			_ = pg.Jitter(ctx, aborted)
+		case pg.IsCut(err) && !cut:
+			cut = true
+			l.metrics.reruns.WithLabelValues("cut").Inc()
 		case errors.Is(err, errTurn) && ctx.Err() == nil:
 			l.metrics.reruns.WithLabelValues("turn").Inc()
 		case pg.IsLockTimeout(err) && !r.skipLocked:

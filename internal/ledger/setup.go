@@ -278,8 +278,9 @@ func (l *Ledger) Rules(ctx context.Context, event usher.EventID) (usher.Rules, [
 
 // ChangeRules applies change to the rules under a lock and gives them a new
 // version; a group in flight under the old version changes nothing and decides
-// again. It fails with CodeNotFound and CodeInvalidRequest. The currency and the
-// price version cannot be changed here.
+// again. It fails with CodeNotFound and CodeInvalidRequest, and with CodeStateConflict
+// for hold time and grace once the sale has opened: buyers were told them. The currency
+// and the price version cannot be changed here.
 func (l *Ledger) ChangeRules(ctx context.Context, event usher.EventID, change func(*usher.Rules)) (usher.Rules, error) {
 	pool, err := l.homes.Shard(ctx, event)
 	if err != nil {
@@ -298,6 +299,9 @@ func (l *Ledger) ChangeRules(ctx context.Context, event usher.EventID, change fu
 		change(&rules)
 		if rules.Currency != was.Currency || rules.PriceVersion != was.PriceVersion {
 			return usher.Errorf(usher.CodeInvalidRequest, "currency and prices are not rules")
+		}
+		if was.Sale != usher.SaleScheduled && (rules.HoldTime != was.HoldTime || rules.Grace != was.Grace) {
+			return usher.Errorf(usher.CodeStateConflict, "holdSeconds and graceSeconds are fixed since the sale opened")
 		}
 		if err := rules.Validate(); err != nil {
 			return err

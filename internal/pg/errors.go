@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"syscall"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -16,6 +17,8 @@ const (
 	stateSerialization   = "40001"
 	stateDeadlock        = "40P01"
 	stateLockTimeout     = "55P03"
+	stateAdminShutdown   = "57P01"
+	stateCrashShutdown   = "57P02"
 	stateIdleTimeout     = "25P03"
 	stateTxTimeout       = "25P04"
 	stateQueryCanceled   = "57014"
@@ -84,6 +87,18 @@ func Unavailable(err error) error {
 		return err
 	}
 	return &usher.Error{Code: usher.CodeUnavailable, Message: "temporarily unavailable", RetryAfter: retryAfterUnavailable, Err: err}
+}
+
+// IsCut reports that a connection ended in the middle of a transaction, before its
+// COMMIT: the server was told to end it, or it is gone. The transaction did nothing and
+// may be run again on another connection.
+func IsCut(err error) bool {
+	if errors.Is(err, ErrCommitUnknown) {
+		return false
+	}
+	s := State(err)
+	return s == stateAdminShutdown || s == stateCrashShutdown || s == "" &&
+		(errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE))
 }
 
 func isUnavailable(err error) bool {

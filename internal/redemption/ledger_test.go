@@ -181,6 +181,7 @@ func TestStuckScanAndCancel(t *testing.T) {
 		_, err := s.PlaceHold(context.Background(), ledger.PlaceHold{Event: concert, Account: usher.NewAccountID(), Seats: []usher.SeatID{"A-3"}, Key: "k"})
 		codes[2] = usher.CodeOf(err)
 	})
+	pgtest.Until(t, "the hold waits", func() bool { return s.Pressure(concert) > 0 })
 	close(goOn)
 	all.Wait()
 	if !slices.Equal(codes, []usher.Code{usher.CodeBusy, "", ""}) {

@@ -166,6 +166,26 @@ func TestAbortedStatements(t *testing.T) {
 	}
 }
 
+// A connection that ends in the middle of a group costs nobody an answer: the group runs
+// once more on another one.
+func TestConnectionCut(t *testing.T) {
+	h := newHall(t, 8, nil)
+	proxy := pgproxy.Start(t, h.url)
+	l := h.through(proxy.URL())
+	for i, sql := range []string{"FROM seat_inventory WHERE event_id = $1 AND seat_id = k.id", "FROM event_ledger l", "INSERT INTO hold ", "UPDATE event_ledger SET seq"} {
+		f := proxy.Arm(sql, 1, pgproxy.Reset())
+		hold, err := l.PlaceHold(t.Context(), placing(usher.NewAccountID(), "k", seatID(i)))
+		f.Disarm()
+		if err != nil || f.Fired() != 1 {
+			t.Fatalf("%s: %v; fired %d times", sql, err, f.Fired())
+		}
+		h.wantSeat(seatID(i), usher.SeatHeld, hold.ID)
+	}
+	if n := h.count(ledger.EntryHoldPlaced); n != 4 {
+		t.Errorf("%d holds, want 4", n)
+	}
+}
+
 // asked is one call with the time its caller waits.
 type asked struct {
 	code usher.Code
