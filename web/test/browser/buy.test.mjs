@@ -74,6 +74,20 @@ test('declined, then another card: one order, one charge', async () => {
   assert.deepEqual(paid.map(i => [i.authorizations, i.refunds, i.voids]), [[1, 0, 0]])
 })
 
+test('declined, then given back: nobody is said to have been late', async () => {
+  const event = await makeEvent(s.demo)
+  await withPeople(s, [{ size: phone }], async p => {
+    await p.takeToCard(event, 'A-1')
+    await p.payBy(cards.declined)
+    await p.orderShows('declined')
+    await p.page.locator('#release').click()
+    await p.page.getByRole('dialog').locator('button.danger').click()
+    await p.orderShows('givenBack')
+    await p.page.waitForFunction(() => document.activeElement.id === 'state')
+    await p.accessible()
+  })
+})
+
 for (const lang of ['en', 'zh-Hant']) {
   test(`the bank asks (${lang})`, async () => {
     const event = await makeEvent(s.demo)

@@ -138,6 +138,16 @@ test('the list begins where seats are free, and letters of twice the size fit a 
     // What is shown is chosen by the reader from now on.
     await p.page.locator('#section').selectOption({ index: 0 })
     await p.seat('A-1').waitFor()
+    // What the keyboard comes to is not behind the line that stays in sight.
+    await p.page.locator('#section').focus()
+    for (let i = 0; i < 12; i++) {
+      await p.page.keyboard.press('Tab')
+      const hidden = await p.page.evaluate(() => {
+        const at = document.activeElement, bar = document.querySelector('.stays')
+        return at !== document.body && !bar.contains(at) && at.getBoundingClientRect().bottom > bar.getBoundingClientRect().top + 1 && at.getBoundingClientRect().top < bar.getBoundingClientRect().bottom ? at.outerHTML : ''
+      })
+      assert.equal(hidden, '')
+    }
     await p.page.evaluate(() => (document.documentElement.style.fontSize = '200%'))
     await p.fits()
     await p.button(p.t('asMap')).click()

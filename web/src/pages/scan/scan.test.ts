@@ -2,7 +2,7 @@ import { beforeEach, describe, expect, it, vi } from 'vitest'
 import { Staff, undecided } from '../staff/api'
 import { Seen, troubleOf } from './camera'
 import { Gate } from './gate'
-import { Burst } from './wedge'
+import { Burst, isTicket } from './wedge'
 
 const stored = new Map<string, string>()
 beforeEach(() => {
@@ -126,7 +126,18 @@ describe('a burst of keys', () => {
 
   it('of a scanner is a code', () => expect(type('ABC-123456', 12)).toBe('ABC-123456'))
   it('of a slow scanner, too', () => expect(type('ABC-123456', 60)).toBe('ABC-123456'))
-  it('of a person is none', () => expect(type('ABC-123456', 140)).toBe(''))
+  it('of one that stumbles, too', () => {
+    const b = new Burst()
+    let at = 0
+    for (const key of 'ABC-123456') b.key(key, (at += key === '3' ? 400 : 12))
+    expect(b.key('Enter', at + 400)).toBe('ABC-123456')
+  })
+  it('of a person who thinks is none', () => expect(type('ABC-123456', 600)).toBe(''))
+  it('is a ticket by its shape', () => {
+    expect(isTicket('0000G-ABCDEFGH JKMNPQRSTVWXYZ01-234567')).toBe(false)
+    expect(isTicket('0000G-abcdefgh jkmnpqrstvwxyz01-234')).toBe(true)
+    expect(isTicket('4006381333931')).toBe(false)
+  })
   it('that is too short is none', () => expect(type('12', 5)).toBe(''))
   it('begins anew after a pause, and leaves out keys that are no characters', () => {
     const b = new Burst()
